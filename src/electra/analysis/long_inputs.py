@@ -73,6 +73,8 @@ class DiscriminatorReader:
     def __init__(self, model: LoadedModel, generator: MaskedTokenPredictor, *, window: int) -> None:
         self.scorer, self.generator = Scorer(model), generator
         self.windows = Scorer(model, max_length=window)
+        for reader in (self.scorer, self.generator):
+            reader.batcher.length_check.expect_longer()
 
     def by_position(self, ids: Sequence[list[int]], *, share: float, seed: int) -> list[dict[str, Any]]:
         """The AUC for tokens that the generator sampled, by position."""
@@ -105,6 +107,8 @@ class MaskedReader:
 
     def __init__(self, model: LoadedModel, windows: LoadedModel) -> None:
         self.predictors = MaskedTokenPredictor(model), MaskedTokenPredictor(windows)
+        for predictor in self.predictors:
+            predictor.batcher.length_check.expect_longer()
 
     def by_position(self, ids: Sequence[list[int]], *, share: float, seed: int) -> list[dict[str, Any]]:
         """The loss of masked tokens, in nats, by position."""

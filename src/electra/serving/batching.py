@@ -111,6 +111,10 @@ class TrainedLengthCheck:
         self.trained_length = pretrained.trained_length or pretrained.max_length
         self.network = pretrained.session if isinstance(pretrained, OnnxModel) else pretrained.encoder
 
+    def expect_longer(self) -> None:
+        """Do not warn, because the caller reports what longer inputs do."""
+        self.warned.add(self.network)
+
     def __call__(self, length: int) -> None:
         """Check the length of a row, in tokens."""
         if length <= self.trained_length or self.network in self.warned:

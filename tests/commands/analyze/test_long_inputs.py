@@ -1,6 +1,7 @@
 """`electra analyze long-inputs` from the command line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,8 @@ def test_both_networks_of_a_run_have_tables_and_a_figure(
     out = tmp_path / "found"
     models = [str(run), str(run / "export/generator")]
     assert main(["analyze", "long-inputs", *models, "--data", str(data_folder), "--out", str(out)]) == 0
-    shown = capsys.readouterr().out
+    shown, messages = capsys.readouterr()
+    assert "longer than those that the network was trained on" not in messages  # the report says it
     assert "rotary: trained on at most 32 tokens" in shown and "in windows of 20" in shown
     assert "AUC, at once" in shown and "loss, at once" in shown and "fewer than ten documents" in shown
     results = json.loads((out / "long-inputs.json").read_text())
@@ -51,6 +53,21 @@ def test_both_networks_of_a_run_have_tables_and_a_figure(
     assert (out / "long-inputs.png").read_bytes().startswith(b"\x89PNG")
     assert main(["report", str(out), "--out", str(tmp_path / "report.html")]) == 0
     assert "Long inputs" in (tmp_path / "report.html").read_text()
+
+
+def test_the_longest_input_in_training_is_not_the_length_of_this_analysis(
+    run: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    """A network that exists up to 80 tokens, and whose folder names no shorter inputs of its training."""
+    model = tmp_path / "model"
+    shutil.copytree(run / "export/generator", model)
+    fields = json.loads((model / "config.json").read_text())
+    del fields["electra_trained_length"]
+    (model / "config.json").write_text(json.dumps(fields))
+    arguments = ["--data", str(data_folder), "--length", "64", "--out", str(tmp_path / "found")]
+    assert main(["analyze", "long-inputs", str(model), *arguments]) == 0
+    [found] = json.loads((tmp_path / "found/long-inputs.json").read_text())["models"]
+    assert found["trained_length"] == 80
 
 
 def test_refusals(run: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,7 @@ def run(config: AnalyzeLongInputsConfig) -> AnalysisReport:
             )
     if config.window > length:
         raise ConfigError(f"--window: {config.window:,} is more than the {length:,} tokens of a row (--length)")
+    trained = [model.trained_length or model.max_length for model in models]  # before the limit for this analysis
     models = [load_model(model, max_length=length) for model in models]
     names = display_names(config.models)
     readers = [
@@ -104,9 +105,9 @@ def run(config: AnalyzeLongInputsConfig) -> AnalysisReport:
         "data": data.fingerprint, "documents": len(ids), "tokens": sum(map(len, ids)), "length": length,
         "needles": len(needles), "share": config.share, "resamples": config.resamples, "seed": config.seed,
         "models": [
-            {"model": name, "trained_length": model.trained_length or model.max_length, "window": window}
+            {"model": name, "trained_length": longest, "window": window}
             | _measure(config, name, reader, ids, needles)
-            for name, model, (reader, window) in zip(names, models, readers, strict=True)
+            for name, longest, (reader, window) in zip(names, trained, readers, strict=True)
         ],
     }  # fmt: skip
     return save_report("long-inputs", results, config.out)
