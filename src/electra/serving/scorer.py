@@ -207,9 +207,10 @@ class Scorer:
             windowed += self.batcher.count_windowed(len(scored.tokens) for scored in results)
         if windowed:
             logger.info(
-                "%s of %s texts are longer than the model's input and were read in windows",
+                "%s of %s texts have more than %s tokens and were read in windows",
                 f"{windowed:,}",
                 f"{done:,}",
+                f"{self.batcher.max_tokens:,}",
             )
 
     def logits(self, ids: Sequence[list[int]], *, batch_tokens: int | None = None) -> list[NDArray[np.float32]]:
