@@ -105,7 +105,7 @@ def special_tokens(tokenizer: Tokenizer, source: str | Path = "the tokenizer") -
     if missing:
         raise DataError(
             f"{source}: the vocabulary has no {', no '.join(missing)}, and ELECTRA needs all five; "
-            "add the missing lines (an [unused] entry can be renamed), or leave this one out and train one"
+            "add the missing entries (an [unused] entry can be renamed), or leave this one out and train one"
         )
     return SpecialTokens(**cast(dict[str, int], ids))
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from electra.config import load_config, problems_of
 from electra.errors import CheckpointError, ConfigError
+from electra.export.loading import is_model_folder
 from electra.objectives.base import Objective
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.export import find_checkpoint, trained_length
@@ -45,6 +46,11 @@ def load_first_stage(folder: str | Path) -> FirstStage:
     try:
         checkpoint = find_checkpoint(RunFolder(path))
     except CheckpointError as error:
+        if is_model_folder(path):
+            raise CheckpointError(
+                f"init.from: {path} is a Hugging Face or ONNX folder, which has one network without checkpoints; "
+                "give the folder of a run, or start from this network with init.discriminator"
+            ) from error
         raise CheckpointError(f"init.from: {error}") from error
     config = load_config(PretrainConfig, checkpoint.path / "config.toml")
     tokenizer_json = checkpoint.path / "tokenizer.json"
@@ -69,7 +75,7 @@ def with_shapes_of_first_stage(config: PretrainConfig, first: FirstStage) -> Pre
         allowed = ", ".join(f"model.{name}" for name in config.model.length_settings) or "none of these"
         problems.append(f"a second stage may change {allowed}; take {first.folder / 'config.toml'} as its config")
     else:
-        problems += [*problems_of(config.model), *config.problems(), *config.shape_problems()]
+        problems += [*problems_of(config.model), *config.problems()]
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise ConfigError(f"a run cannot continue {first.folder}:\n{lines}")

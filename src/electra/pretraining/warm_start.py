@@ -171,7 +171,8 @@ def with_shapes(config: PretrainConfig, start: WarmStart) -> PretrainConfig:
         problems += [*problems_of(config.model), *problems_of(config.generator)]
         problems += [*config.problems(), *config.shape_problems()]
     if problems:
-        raise ConfigError("a run cannot start from these networks:\n" + "\n".join(f"  {p}" for p in problems))
+        lines = "\n".join(f"  {problem}" for problem in dict.fromkeys(problems))
+        raise ConfigError(f"a run cannot start from these networks:\n{lines}")
     return config
 
 

@@ -219,6 +219,7 @@ def test_shapes_that_cannot_be_are_refused() -> None:
         ({"hidden_size": 20, "heads": 4}, "heads: rotary positions need an even head size"),
     ):
         assert any(message in problem for problem in problems_of(replace(CONFIG, **settings)))  # type: ignore[arg-type]
+    assert len(list(problems_of(replace(CONFIG, hidden_size=20, heads=3)))) == 1  # not divisible: no head size
     encoder, _ = networks(replace(CONFIG, max_positions=10))
     with pytest.raises(ValueError, match="the inputs have 11 tokens, but the network has 10 positions"):
         encoder(torch.zeros(1, 11, dtype=torch.long))

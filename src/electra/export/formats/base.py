@@ -387,4 +387,5 @@ def format_of_folder(fields: Mapping[str, Any], source: object) -> CheckpointFor
         reasons |= format_class.refused_types
     model_type = fields.get("model_type")
     reason = reasons.get(str(model_type), f"electra reads {', '.join(model_types)}")
-    raise CheckpointError(f"{source}: this model cannot be loaded: model_type is {model_type!r}; {reason}")
+    what = f"model_type is {model_type!r}" if "model_type" in fields else "it has no model_type"
+    raise CheckpointError(f"{source}: this model cannot be loaded: {what}; {reason}")

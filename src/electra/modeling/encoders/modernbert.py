@@ -170,8 +170,9 @@ class ModernBertConfig(EncoderConfig):
         yield from super().problems()
         if self.local_window % 2:
             yield f"local_window: must be even, got {self.local_window}"
-        if self.position_encoding == "rotary" and self.hidden_size % (2 * self.heads):
-            yield f"heads: rotary positions need an even head size, got {self.hidden_size / self.heads:g}"
+        odd = self.hidden_size % self.heads == 0 and self.hidden_size // self.heads % 2 == 1
+        if self.position_encoding == "rotary" and odd:
+            yield f"heads: rotary positions need an even head size, got {self.hidden_size // self.heads}"
 
 
 class ModernBertEmbeddings(nn.Module):

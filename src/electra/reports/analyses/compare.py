@@ -211,7 +211,7 @@ def _draw_cosines(axes: Any, results: Results) -> None:
 
 def _draw_dimensions(axes: Any, results: Results) -> None:
     _draw_isotropy(axes, results, "participation", "number of used dimensions", "participation ratio")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.05 * axes.dataLim.y1)  # the margin of the default limits is too small from 0
 
 
 def _draw_entropy(axes: Any, results: Results) -> None:
