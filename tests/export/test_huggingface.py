@@ -15,7 +15,6 @@ from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, DataError, MissingExtraError
 from electra.export import huggingface, loading
-from electra.export.formats.base import format_of_folder
 from electra.export.parity import parity
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead
@@ -237,11 +236,6 @@ def test_a_config_of_another_network_is_refused(export, change, message) -> None
     (folder / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(CheckpointError, match=message):
         huggingface.load(folder)
-
-
-def test_a_config_without_a_type_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="it has no model_type; electra reads electra, bert"):
-        format_of_folder({}, "config.json")
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,11 @@ def build(config: DebertaConfig, head: Any) -> tuple[DebertaEncoder, Any]:
     return networks
 
 
+def save_masked_lm(folder: Path, tokenizer_json: Path, config: DebertaConfig) -> None:
+    encoder, head = build(config, MaskedLanguageModelHead)
+    huggingface.save(folder, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="")
+
+
 def inputs(config: DebertaConfig) -> tuple[Tensor, Tensor]:
     ids_BL = torch.randint(config.vocabulary_size, (3, 41), generator=torch.Generator().manual_seed(1))
     return ids_BL, torch.arange(41) < torch.tensor([41, 20, 38])[:, None]
@@ -165,8 +170,7 @@ def test_a_released_discriminator_is_read_without_its_head(
 def test_a_token_table_that_is_only_a_difference_is_refused(
     tokenizer_json: Path, tmp_path: Path, config: DebertaConfig
 ) -> None:
-    encoder, head = build(config, MaskedLanguageModelHead)
-    huggingface.save(tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="")
+    save_masked_lm(tmp_path, tokenizer_json, config)
     tensors = load_file(tmp_path / "model.safetensors")
     table = "deberta.embeddings.word_embeddings"
     tensors[f"{table}._weight"] = tensors.pop(f"{table}.weight")
@@ -215,8 +219,7 @@ def test_a_vocabulary_of_sentencepiece_is_read(tmp_path: Path, config: DebertaCo
 def test_what_electra_does_not_compute_is_refused(
     tokenizer_json: Path, tmp_path: Path, config: DebertaConfig, change: dict[str, Any], message: str
 ) -> None:
-    encoder, head = build(config, MaskedLanguageModelHead)
-    huggingface.save(tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="")
+    save_masked_lm(tmp_path, tokenizer_json, config)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(CheckpointError, match=message):
@@ -226,8 +229,7 @@ def test_what_electra_does_not_compute_is_refused(
 def test_missing_and_additional_tensors_are_named(
     tokenizer_json: Path, tmp_path: Path, config: DebertaConfig
 ) -> None:
-    encoder, head = build(config, MaskedLanguageModelHead)
-    huggingface.save(tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="")
+    save_masked_lm(tmp_path, tokenizer_json, config)
     tensors = load_file(tmp_path / "model.safetensors")
     layer = "deberta.encoder.layer.1.attention."
     tensors[f"{layer}extra.weight"] = tensors.pop(f"{layer}self.key_proj.weight")
