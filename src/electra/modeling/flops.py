@@ -130,15 +130,7 @@ class EncoderShape(Protocol):
     @property
     def head_style(self) -> Any: ...
 
-    def flop_terms(
-        self,
-        length: int,
-        *,
-        convention: Convention,
-        output_share: float,
-        query_share: float,
-        target_share: float,
-    ) -> Terms: ...
+    def flop_terms(self, network: Network, length: int, convention: Convention) -> Terms: ...
 
 
 Networks = Mapping[str, Network]
@@ -157,13 +149,7 @@ def encoder_terms(network: Network, length: int, convention: Convention) -> Term
     if not network.layers:
         return {}
     if network.encoder is not None:
-        return network.encoder.flop_terms(
-            length,
-            convention=convention,
-            output_share=network.output_share,
-            query_share=network.query_share,
-            target_share=network.target_share,
-        )
+        return network.encoder.flop_terms(network, length, convention)
     return transformer_terms(network, length, convention)
 
 

@@ -214,26 +214,14 @@ class EncoderConfig(ABC):
         """Return this shape for a generator, which is always bidirectional."""
         return self
 
-    def flop_terms(
-        self,
-        length: int,
-        *,
-        convention: Convention,
-        output_share: float,
-        query_share: float,
-        target_share: float,
-    ) -> Terms:
+    def flop_terms(self, network: Network, length: int, convention: Convention) -> Terms:
         """Return the FLOPs of a forward pass over one sequence, by term, without a head.
 
         Args:
+            network: of this config. Its shares say how much of the last block is computed.
             length: tokens of the sequence.
             convention: see `electra.modeling.flops`.
-            output_share: share of the positions whose states the last block computes (modern only).
-            query_share: share of those whose queries and attention it computes; more in packed rows (modern only).
-            target_share: positions of the query stream, as a share of all positions.
         """
-        packed = query_share > output_share
-        network = Network.from_config(self, output_share=output_share, packed=packed)
         return transformer_terms(network, length, convention)
 
     def activation_numbers(self, length: int, *, device: torch.device, dtype: torch.dtype) -> int:

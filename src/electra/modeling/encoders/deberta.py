@@ -32,7 +32,7 @@ from electra.modeling.encoders.selection import (
     select_queries,
     select_states,
 )
-from electra.modeling.flops import Convention, Terms
+from electra.modeling.flops import Convention, Network, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import kept_weights
 from electra.modeling.kernels.convolution import Convolution
@@ -109,24 +109,16 @@ class DebertaConfig(EncoderConfig):
         assert isinstance(embeddings, DebertaEmbeddings)
         return DebertaEncoder(self, tables=embeddings, sharing=sharing)
 
-    def flop_terms(
-        self,
-        length: int,
-        *,
-        convention: Convention,
-        output_share: float,
-        query_share: float,
-        target_share: float,
-    ) -> Terms:
+    def flop_terms(self, network: Network, length: int, convention: Convention) -> Terms:
         """The same in both conventions: the script of the paper has no such network.
 
         Scores of distances are counted as computed on a CPU, also those of no pair. The projections of the
         relative table are not counted: all rows of a batch share them.
         """
         D, last = self.hidden_size, self.layers - 1
-        full, queries = (last + output_share) * length, (last + query_share) * length
-        last_queries = query_share * length
-        last_scores = last_queries * (2 * length - 1) if query_share < 1 else distance_scores(length)
+        full, queries = (last + network.output_share) * length, (last + network.query_share) * length
+        last_queries = network.query_share * length
+        last_scores = last_queries * (2 * length - 1) if network.query_share < 1 else distance_scores(length)
         terms = {
             "attention keys and values": self.layers * length * 2 * 2 * D * D,
             "attention queries": queries * 2 * D * D,

@@ -25,7 +25,7 @@ from electra.modeling.encoders.base import (
 )
 from electra.modeling.encoders.rotary_attention import AttentionInput, RotaryAttention
 from electra.modeling.encoders.selection import mask_of_blocks, output_states, select_states
-from electra.modeling.flops import Convention, Terms
+from electra.modeling.flops import Convention, Network, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.attention import kept_weights
 from electra.modeling.kernels.document_attention import has_variable_length_attention
@@ -124,23 +124,15 @@ class ModernBertConfig(EncoderConfig):
         assert isinstance(embeddings, ModernBertEmbeddings)
         return ModernBertEncoder(self, tables=embeddings, sharing=sharing)
 
-    def flop_terms(
-        self,
-        length: int,
-        *,
-        convention: Convention,
-        output_share: float,
-        query_share: float,
-        target_share: float,
-    ) -> Terms:
+    def flop_terms(self, network: Network, length: int, convention: Convention) -> Terms:
         """The same in both conventions: the script of the paper has no such network."""
         D, last = self.hidden_size, self.layers - 1
         terms = dict.fromkeys(("attention projections", "attention scores and values", "feed-forward"), 0.0)
         if not self.square:
             terms["embedding projection"] = 2.0 * length * self.embedding_size * D
         for layer in range(self.layers):
-            outputs = length * (output_share if layer == last else 1.0)
-            queries = rows = length * (query_share if layer == last else 1.0)
+            outputs = length * (network.output_share if layer == last else 1.0)
+            queries = rows = length * (network.query_share if layer == last else 1.0)
             keys = float(length)
             if self.is_local(layer) and splits_into_windows(length, self.reach):  # queries in blocks, all of them
                 queries, keys, rows = float(length), 3.0 * self.reach, -(-length // self.reach) * self.reach

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from electra.config import NonNegativeInt
 from electra.modeling.encoders.base import Capability, EncoderConfig, EncoderModule, FeedForward, gather_positions
-from electra.modeling.flops import MEMORY_KEYS_AND_VALUES, Convention, Terms
+from electra.modeling.flops import MEMORY_KEYS_AND_VALUES, Convention, Network, Terms
 from electra.modeling.init import initialize
 from electra.modeling.kernels.dropout import Dropout
 from electra.modeling.kernels.relative_attention import RelativeAttention
@@ -60,19 +60,11 @@ class RelativeConfig(EncoderConfig):
     def as_generator(self) -> "RelativeConfig":
         return replace(self, direction="both")
 
-    def flop_terms(
-        self,
-        length: int,
-        *,
-        convention: Convention,
-        output_share: float,
-        query_share: float,
-        target_share: float,
-    ) -> Terms:
+    def flop_terms(self, network: Network, length: int, convention: Convention) -> Terms:
         """Count by the modern convention; there is no count by the paper's convention."""
         return relative_terms(
-            self, length, memory=self.memory_length, targets=target_share * length, segments=True,
-            outputs=query_share * length,  # packed rows: the whole block is computed for all positions
+            self, length, memory=self.memory_length, targets=network.target_share * length, segments=True,
+            outputs=network.query_share * length,  # packed rows: the whole block is computed for all positions
             batch_size=math.inf,
         )  # fmt: skip
 
