@@ -17,7 +17,7 @@ from small_study import command
 
 from electra.commands.study import StudyCommand, run
 from electra.config import load_config
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.pretraining.config import PretrainConfig
 from electra.reports.study import StudyReport, archive_study
 from electra.studies import runs
@@ -124,6 +124,30 @@ def test_tasks_that_are_added_later_cost_no_pretraining(
     assert [len(row.runs[0]["tasks"]["chunking"]["values"]) for row in more.arms] == [2, 2]
 
 
+def test_a_frozen_probe_scores_each_network_once(
+    study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    suite = ("chunking", "probe-chunking")
+    settings: dict[str, Any] = {"tasks": tasks, "suite": suite, "task_seeds": 2}
+    plan = run(command(study_file, data_folder, tmp_path, dry_run=True, **settings))
+    (console := Console(file=io.StringIO(), width=200, record=True)).print(plan)
+    assert "of fine-tuning 2 times on each of chunking, probe-chunking" in console.export_text()
+    result = run(command(study_file, data_folder, tmp_path, **settings))
+    assert isinstance(result, StudyReport)
+    for row in result.arms:
+        scores = row.runs[0]["tasks"]
+        assert [len(scores[task]["values"]) for task in suite] == [2, 1]
+        assert scores["probe-chunking"] == {"metric": "accuracy", "values": [1.0], "failed": 0}, "one sentence"
+    with pytest.raises(
+        ConfigError, match=r"--suite: probe-upos:0.1: a probe reads fixed sentences; write probe-upos"
+    ):
+        run(command(study_file, data_folder, tmp_path, tasks=tasks, suite=("probe-upos:0.1",)))
+    with pytest.raises(
+        DataError, match=r"pos-ud-english-ewt.*: there is no such file, which a frozen probe needs"
+    ):
+        run(command(study_file, data_folder, tmp_path, tasks=tasks, suite=(*suite, "probe-upos")))
+
+
 def test_other_settings_of_fine_tuning_cost_no_pretraining(
     study_file: Path, tasks: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +163,7 @@ def test_other_settings_of_fine_tuning_cost_no_pretraining(
     (console := Console(file=io.StringIO(), width=400, record=True)).print(tuned)
     assert "fine-tuned with optimizer.learning_rate=0.03" in console.export_text()
 
-    monkeypatch.setattr("electra.studies.runs.finetune", lambda _: pytest.fail("nor fine-tuned"))
+    monkeypatch.setattr("electra.studies.scores.finetune", lambda _: pytest.fail("nor fine-tuned"))
     for settings, expected in (((), tuned), (("optimizer.learning_rate=0.03",), tuned), (("defaults",), first)):
         again = run(command(study_file, data_folder, tmp_path, tasks=tasks, tune=settings))
         assert isinstance(again, StudyReport)
@@ -187,7 +211,7 @@ def test_a_dry_run_shows_all_arms(study_file: Path, data_folder: Path, tmp_path:
     cost = {arm.name: arm.train.sequences(arm.steps(1)) * arm.flops_per_sequence for arm in plan.arms}
     assert cost["electra"] == pytest.approx(cost["bert"], rel=0.1) == pytest.approx(1.5e9, rel=0.1)
     assert not (tmp_path / "out/runs").exists()
-    assert plan.seconds > 0 and plan.finetuning_seconds == 0, "there are no tasks"
+    assert plan.seconds > 0 and plan.scoring_seconds == 0, "there are no tasks"
 
 
 def test_a_dry_run_estimates_the_time_of_fine_tuning(
@@ -195,13 +219,13 @@ def test_a_dry_run_estimates_the_time_of_fine_tuning(
 ) -> None:
     with caplog.at_level(logging.INFO, logger="electra"):
         plan = run(command(study_file, data_folder, tmp_path, tasks=tasks, dry_run=True))
-    assert isinstance(plan, StudyPlan) and plan.finetuning_seconds > 0
+    assert isinstance(plan, StudyPlan) and plan.scoring_seconds > 0
     assert not [
         one for one in caplog.records if one.name.startswith("electra.finetuning") and one.levelname == "INFO"
     ]
-    assert "measuring fine-tuning on chunking" in caplog.text
+    assert "measuring the time of chunking" in caplog.text
     (console := Console(file=io.StringIO(), width=120, record=True)).print(plan)
-    assert "of fine-tuning (once on each of chunking)" in console.export_text()
+    assert "of fine-tuning once on each of chunking" in console.export_text()
     assert not (tmp_path / "out").exists()
 
 

@@ -4,7 +4,8 @@
     base = "electra-tiny"            the preset that all arms change
     control = "electra"              the arm that the others are compared with
     shares = [1.0]                   fractions of the budget; each arm is run at each of them
-    tasks = ["cola", "sst-2:0.15"]   tasks that score the arms, some with a fraction of their data; default: SUITE
+    tasks = ["cola", "sst-2:0.15"]   tasks that score the arms, some with a fraction of their data, and frozen
+                                     probes (`electra.analysis.frozen_probes`); default: SUITE
     reached = {...}                  held-out metrics and thresholds; the tokens needed to reach them are reported
     set = {...}                      settings of all arms, by dotted name
     own_rows = true                  the arms may pack the text into rows in different ways
@@ -36,6 +37,7 @@ from typing import Any
 import tomli_w
 
 from electra import config
+from electra.analysis.frozen_probes import FROZEN_PROBES
 from electra.config import PRESETS, find, read_toml
 from electra.config_fields import settings
 from electra.errors import ConfigError, did_you_mean
@@ -165,11 +167,13 @@ def check_tasks(tasks: Sequence[str]) -> None:
         ConfigError: naming the first problem.
     """
     for task in tasks:
-        name, _ = parse_task(task)
-        if name not in (known := list(NAMED_TASKS)):
+        name, fraction = parse_task(task)
+        if name not in (known := [*NAMED_TASKS, *FROZEN_PROBES]):
             raise ConfigError(f"there is no task {name!r}{did_you_mean(name, known)}; tasks: {', '.join(known)}")
         if tasks.count(task) > 1:
             raise ConfigError(f"{task} is named twice")
+        if name in FROZEN_PROBES and fraction < 1:
+            raise ConfigError(f"{task}: a probe reads fixed sentences; write {name} without a fraction")
 
 
 def study_names() -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from electra.analysis.frozen_probes import FROZEN_PROBES
 from electra.data.shards import TokenData
 from electra.export.huggingface import save
 from electra.finetuning.dry_run import dry_run
@@ -21,6 +22,7 @@ from electra.pretraining.warm_start import WarmStart
 from electra.studies.arms import StudySetup
 from electra.studies.finetuning import finetune_config
 from electra.studies.runs import scored_network
+from electra.studies.scores import score_task
 from electra.training.optim import build_optimizer
 from electra.training.update import Update
 
@@ -53,8 +55,8 @@ def measure_flops_per_second(config: PretrainConfig, data: TokenData) -> float:
     return flops / statistics.median(seconds[WARM_UP_STEPS:])
 
 
-def estimate_finetuning_seconds(setup: StudySetup, config: PretrainConfig, data: TokenData) -> float:
-    """Seconds of all fine-tunings of one model with the shapes of a config; its weights do not matter."""
+def estimate_scoring_seconds(setup: StudySetup, config: PretrainConfig, data: TokenData) -> float:
+    """Seconds of all fine-tunings and probes of a model with the shapes of a config; its weights do not matter."""
     networks = build(config, data, WarmStart()).objective.exportable_networks()
     network = networks[scored_network(networks)]
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +64,12 @@ def estimate_finetuning_seconds(setup: StudySetup, config: PretrainConfig, data:
         save(model, encoder=network.encoder, head=network.head, tokenizer_json=data.tokenizer_path, card="")
         total = 0.0
         for number, task in enumerate(setup.suite, 1):
-            logger.info("measuring fine-tuning on %s", task, extra={"progress": (number, len(setup.suite))})
+            logger.info("measuring the time of %s", task, extra={"progress": (number, len(setup.suite))})
+            if task in FROZEN_PROBES:
+                started = time.perf_counter()
+                score_task(setup, task, model=model, folder=Path(folder))
+                total += time.perf_counter() - started
+                continue
             with _only_warnings():
                 plan = dry_run(finetune_config(setup, task, model=model, out=Path(folder, "out")))
             total += plan.preparation + plan.predictions + setup.task_seeds * plan.seconds

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from electra.analysis.frozen_probes import FROZEN_PROBES
 from electra.config import flat, load_config, overrides_of
 from electra.errors import ConfigError, DataError
 from electra.finetuning.config import FinetuneConfig
@@ -83,13 +84,16 @@ def output_name(task: str, settings: Sequence[str]) -> str:
 
 
 def check_task_data(setup: StudySetup) -> None:
-    """Load the data of all tasks.
+    """Load the data of all tasks and probes.
 
     Raises:
         DataError: the data of a task is missing or malformed.
     """
     for task in setup.suite:
         assert setup.tasks is not None
+        if task in FROZEN_PROBES:
+            FROZEN_PROBES[task].read(setup.tasks)
+            continue
         if not (folder := task_folder(setup.tasks, task)).is_dir():
             raise DataError(f"--tasks: {task} has no folder {folder}")
         load_task(finetune_config(setup, task, model=setup.data, out=setup.out))

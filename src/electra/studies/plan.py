@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from electra.analysis.frozen_probes import FROZEN_PROBES
 from electra.data.shards import TokenData
 from electra.errors import ConfigError
 from electra.pretraining.build import packed_documents
@@ -47,14 +48,14 @@ class StudyPlan:
 
     Attributes:
         seconds: duration of one pre-training at the whole budget, estimated from its FLOPs.
-        finetuning_seconds: duration of all fine-tunings of one pre-trained model.
+        scoring_seconds: duration of all fine-tunings and probes of one pre-trained model.
     """
 
     setup: StudySetup
     arms: tuple[ArmCost, ...]
     seeds: int
     seconds: float = math.nan
-    finetuning_seconds: float = math.nan
+    scoring_seconds: float = math.nan
 
     def steps(self, arm: str, budget_fraction: float) -> int:
         """The number of steps of an arm at a fraction of the budget."""
@@ -94,17 +95,19 @@ class StudyPlan:
         fractions = study.budget_fractions
         at = "" if fractions == (1.0,) else f" at {', '.join(f'{one:g}' for one in fractions)} of it"
         runs = len(self.arms) * len(fractions) * self.seeds
-        total = self.seconds * len(self.arms) * sum(fractions) * self.seeds + self.finetuning_seconds * runs
-        finetuning = ""
+        total = self.seconds * len(self.arms) * sum(fractions) * self.seeds + self.scoring_seconds * runs
+        scoring = ""
         if suite := self.setup.suite:
             times = "once" if self.setup.task_seeds == 1 else f"{self.setup.task_seeds} times"
-            duration = format_duration(self.finetuning_seconds)
-            finetuning = f", and {duration} of fine-tuning ({times} on each of {', '.join(suite)})"
+            tasks = ", ".join(task for task in suite if task not in FROZEN_PROBES)
+            probes = ", ".join(task for task in suite if task in FROZEN_PROBES)
+            done = [*([f"fine-tuning {times} on each of {tasks}"] if tasks else []), *([probes] if probes else [])]
+            scoring = f", and {format_duration(self.scoring_seconds)} of {', '.join(done)}"
         return Group(
             table,
             f"{self.setup.flops:.3e} FLOPs per run{at} (modern convention: matrix products, "
             "backward = 2 × forward)",
-            f"{runs} runs, each about {format_duration(self.seconds)} of pre-training{finetuning}",
+            f"{runs} runs, each about {format_duration(self.seconds)} of pre-training{scoring}",
             f"{format_duration(total)} in total, one run after the other, if all arms are as fast per FLOP as the "
             "control",
         )

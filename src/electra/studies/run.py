@@ -13,7 +13,7 @@ from electra.reports.study import StudyReport, read_study
 from electra.reports.study_results import Record, read_study_record
 from electra.studies.arms import StudySetup, check_arms, resolve_arms
 from electra.studies.config import Study, check_tasks
-from electra.studies.cost_estimate import estimate_finetuning_seconds, measure_flops_per_second
+from electra.studies.cost_estimate import estimate_scoring_seconds, measure_flops_per_second
 from electra.studies.finetuning import check_task_data, normalize_settings
 from electra.studies.folder import check_empty, check_matches, open_study
 from electra.studies.plan import StudyPlan, plan_study
@@ -84,8 +84,8 @@ def run_study(
     plan.check()
     if dry_run:
         seconds = flops / measure_flops_per_second(control, token_data)
-        finetuning_seconds = estimate_finetuning_seconds(setup, control, token_data)
-        return replace(plan, seconds=seconds, finetuning_seconds=finetuning_seconds)
+        scoring_seconds = estimate_scoring_seconds(setup, control, token_data)
+        return replace(plan, seconds=seconds, scoring_seconds=scoring_seconds)
     _warn_without_tasks(setup, stored)
     opened = open_study(setup, configs, token_data)
     if opened.flops != flops:  # another process was first

@@ -19,7 +19,6 @@ from typing import Any
 from electra.analysis.minimal_pairs import paradigm_accuracies
 from electra.config import load_config
 from electra.errors import CheckpointError, DivergedError
-from electra.finetuning.run import finetune
 from electra.json_files import write_json
 from electra.objectives.base import NetworkName
 from electra.pretraining.config import PretrainConfig
@@ -29,7 +28,7 @@ from electra.reports.study_results import ARCHIVE_FILE, RESULT_FILE, Record, rea
 from electra.serving.scorer import Scorer
 from electra.studies.arms import StudySetup, load_arm_config, meta_objective
 from electra.studies.config import Arm, Study
-from electra.studies.finetuning import finetune_config, output_name
+from electra.studies.scores import score_task, values_needed
 from electra.training.cost_estimate import count_parameters, estimate_cost
 from electra.training.run_folder import RunFolder
 
@@ -55,10 +54,10 @@ class StudyRun:
         return read_run(out, self.arm.name, self.budget_fraction, self.seed)
 
     def is_done(self, setup: StudySetup) -> bool:
-        """Whether it has failed, or was pre-trained and has enough fine-tunings on each task."""
+        """Whether it has failed, or was pre-trained and has enough scores of each task."""
         result = self.read_result(setup.out)
         scores = task_scores(result, setup.finetune_settings)
-        complete = {task for task in scores if len(scores[task]["values"]) >= setup.task_seeds}
+        complete = {task for task in scores if len(scores[task]["values"]) >= values_needed(setup, task)}
         return bool(result) and (result["failed"] is not None or complete >= set(setup.suite))
 
     def __str__(self) -> str:
@@ -105,11 +104,12 @@ def train_and_score(setup: StudySetup, run: StudyRun, steps: int) -> int:
             )
         scores = dict(task_scores(result, setup.finetune_settings))
         for task in setup.suite:
-            out = folder / "tasks" / output_name(task, setup.finetune_settings)
-            tuned = finetune(finetune_config(setup, task, model=model, out=out))
-            if tuned.exit_code:
-                return tuned.exit_code
-            scores[task] = {"metric": tuned.metric, "values": tuned.values(tuned.metric), "failed": tuned.failed}
+            if len(scores.get(task, {}).get("values", ())) >= values_needed(setup, task):
+                continue
+            scored = score_task(setup, task, model=model, folder=folder / "tasks")
+            if isinstance(scored, int):
+                return scored
+            scores[task] = scored
         if setup.finetune_settings:
             result["tuned"] = {**result.get("tuned", {}), " ".join(setup.finetune_settings): scores}
         else:
