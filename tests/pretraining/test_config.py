@@ -56,6 +56,18 @@ def test_settings_of_other_objectives_are_checked_although_they_are_not_used() -
     assert config.objective.kind == "masked-lm"
 
 
+def test_settings_of_the_optimizer_that_exclude_each_other() -> None:
+    assert problems("optimizer.decay_share=.2", "optimizer.warmup_over_decay=true") == [
+        "optimizer.decay_share: with warmup_over_decay the decay starts at step 0; leave one of them out"
+    ]
+    assert problems("optimizer.decay_share=.2", "optimizer.steps_before=10") == [
+        "optimizer.decay_share: with steps_before the decay starts at step 0; leave one of them out"
+    ]
+    assert problems("optimizer.matrices=muon", "train.sharding=full") == [
+        "optimizer.matrices: muon needs whole matrices on each process; set train.sharding to none"
+    ]
+
+
 def test_encoders_with_a_direction_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(encoders._registered, "my-relative", RelativeConfig)
     (problem,) = problems("objective.kind=causal-lm")

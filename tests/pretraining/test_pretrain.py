@@ -360,12 +360,12 @@ def test_compiled_encoders_train_and_are_evaluated(
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("builder", ["contiguous", "packed"])
+@pytest.mark.parametrize(("builder", "matrices"), [("contiguous", "adamw"), ("packed", "muon")])
 def test_with_dropout_and_micro_batches_a_resumed_run_ends_the_same(
-    data_folder: Path, tmp_path: Path, builder: str
+    data_folder: Path, tmp_path: Path, builder: str, matrices: str
 ) -> None:
     settings = [
-        f"packing.builder={builder}",
+        f"packing.builder={builder}", f"optimizer.matrices={matrices}",
         "model.dropout=0.1", "model.attention_dropout=0.1", "train.micro_batch_size=4", "train.steps=12",
         "checkpoint.every=5",
     ]  # fmt: skip

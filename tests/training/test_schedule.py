@@ -24,6 +24,14 @@ def test_a_run_shorter_than_its_warm_up_never_leaves_it() -> None:
     assert learning_rate(4, peak=1.0, warmup_steps=10, steps=5) == pytest.approx(0.5)
 
 
+def test_the_rate_can_stay_at_the_peak_before_it_decays() -> None:
+    rates = [learning_rate(s, peak=2.0, warmup_steps=10, steps=100, decay_share=0.2) for s in range(100)]
+    assert rates[9:81] == pytest.approx([2.0] * 72)
+    assert rates[80:] == pytest.approx([2.0 * (100 - step) / 20 for step in range(80, 100)])
+    both = {"peak": 1.0, "warmup_steps": 90, "steps": 100}  # a warm-up that takes nearly all of the run
+    assert learning_rate(95, **both, decay_share=0.2) == learning_rate(95, **both)
+
+
 def test_warm_up_over_decay_is_their_product() -> None:
     both = {"peak": 2.0, "warmup_steps": 10, "steps": 100, "warmup_over_decay": True}
     rates = [learning_rate(step, **both) for step in (0, 5, 10, 55, 100)]

@@ -119,6 +119,8 @@ class PretrainConfig:
             yield "optimizer.warmup_over_decay: the decay starts at step 0, so give train.steps, not train.minutes"
         if self.optimizer.steps_before and self.train.minutes is not None:
             yield "optimizer.steps_before: the decay starts at step 0, so give train.steps, not train.minutes"
+        if self.optimizer.matrices == "muon" and self.train.sharding == "full":
+            yield "optimizer.matrices: muon needs whole matrices on each process; set train.sharding to none"
         objective = self.objective
         if self.init.has_generator and not objective.accepts_pretrained_generator:
             name = "generator" if self.init.generator is not None else "generator_layers"

@@ -93,12 +93,20 @@ class AdamWConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig(AdamWConfig):
-    """AdamW with linear warm-up and linear decay (paper, table 6)."""
+    """AdamW with linear warm-up and linear decay (paper, table 6); or Muon for matrices."""
 
     learning_rate: PositiveFloat = 5e-4
     """Peak learning rate, reached at the end of the warm-up."""
     warmup_steps: PositiveInt = 10_000
     """Steps over which the learning rate rises from 0."""
+    decay_share: Annotated[float, Range(gt=0, le=1)] = 1.0
+    """Share of the run, at its end, in which the learning rate falls to 0; before it, the rate stays at its peak
+    (warm-up, stable, decay: WSD). 1: it falls from the end of the warm-up."""
+    matrices: Literal["adamw", "muon"] = "adamw"
+    """Optimizer of the matrices of blocks; everything else is trained with AdamW. muon: momentum that is
+    orthogonalized (Jordan et al. 2024); its updates are as large as AdamW's."""
+    muon_momentum: Annotated[float, Range(ge=0, lt=1)] = 0.95
+    """For Muon: decay of the running mean of gradients."""
     beta_1: Annotated[float, Range(ge=0, lt=1)] = 0.9
     """Decay of the running mean of gradients."""
     beta_2: Annotated[float, Range(ge=0, lt=1)] = 0.999
@@ -107,6 +115,11 @@ class OptimizerConfig(AdamWConfig):
     """Steps that the weights were trained for before this run, to continue their learning-rate schedule: only the
     rest of the warm-up, then decay from the full rate to 0 within this run. 4,000,000 for the released small and
     base ELECTRA."""
+
+    def problems(self) -> Iterator[str]:
+        if self.decay_share < 1 and (self.warmup_over_decay or self.steps_before):
+            other = "warmup_over_decay" if self.warmup_over_decay else "steps_before"
+            yield f"decay_share: with {other} the decay starts at step 0; leave one of them out"
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,41 @@
-"""The optimizer: AdamW, with weight decay for matrices only."""
+"""The optimizer: AdamW, with weight decay for matrices only; or Muon for the matrices of blocks, and AdamW."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from electra.modeling.encoders.base import EncoderModule
 from electra.training.config import OptimizerConfig
+from electra.training.muon import Muon
 from electra.training.sharding import local_shard
 
+PROJECTIONS = "query_key_value"
+"""Name of layers with three matrices one above another: those of queries, keys and values."""
 _LARGE_STEP = 1e6
 """A step count t at which 1 - β^t is 1 in double precision, for any β up to 0.9999."""
 
 
 def build_optimizer(
     module: nn.Module, config: OptimizerConfig, *, rate_scales: Mapping[str, float] | None = None
-) -> torch.optim.AdamW:
-    """AdamW over the parameters of a module; a parameter that networks share occurs once.
+) -> torch.optim.Optimizer:
+    """The optimizer of the parameters of a module; a parameter that networks share occurs once.
 
     Args:
         rate_scales: a factor of the learning rate for each parameter, by name, stored as `scale` in the parameter
             groups; None: 1 for all.
     """
     by_group: dict[tuple[float, bool], list[Tensor]] = {}
+    muon_groups: dict[int, list[Tensor]] = {}
+    parts = _block_matrices(module) if config.matrices == "muon" else {}
     for name, parameter in module.named_parameters():
+        if name in parts:
+            muon_groups.setdefault(parts[name], []).append(parameter)
+            continue
         scale = 1.0 if rate_scales is None else rate_scales[name]
         by_group.setdefault((scale, parameter.ndim >= 2), []).append(local_shard(parameter))
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": parameters, "weight_decay": config.weight_decay if decayed else 0.0, "scale": scale}
         for (scale, decayed), parameters in by_group.items()
     ]
@@ -38,13 +48,33 @@ def build_optimizer(
     )
     if not config.bias_correction:
         # The corrections 1 - β^t are exactly 1 for a large t, so the step count starts at a large number.
-        for parameter in map(local_shard, module.parameters()):
+        for parameter in (one for group in groups for one in group["params"]):
             optimizer.state[parameter] = {
                 "step": torch.tensor(_LARGE_STEP, dtype=torch.float32, device=parameter.device),
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
-    return optimizer
+    if not muon_groups:
+        return optimizer
+    return Muon(
+        [{"params": parameters, "parts": number} for number, parameters in muon_groups.items()],
+        optimizer,
+        lr=config.learning_rate,
+        weight_decay=config.weight_decay,
+        momentum=config.muon_momentum,
+    )
+
+
+def _block_matrices(module: nn.Module) -> dict[str, int]:
+    """The names of the weights of linear layers of encoders' blocks, each with its number of matrices."""
+    matrices = {}
+    for encoder_name, encoder in module.named_modules():
+        if isinstance(encoder, EncoderModule):
+            prefix = f"{encoder_name}.blocks".lstrip(".")
+            for name, layer in encoder.blocks.named_modules(prefix=prefix):
+                if isinstance(layer, nn.Linear):
+                    matrices[f"{name}.weight"] = 3 if name.endswith(PROJECTIONS) else 1
+    return matrices
 
 
 def optimizer_state_dict(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

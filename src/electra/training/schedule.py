@@ -1,5 +1,7 @@
 """The learning rate as a pure function of the step."""
 
+import math
+
 
 def learning_rate(
     step: int,
@@ -9,6 +11,7 @@ def learning_rate(
     steps: int | None,
     warmup_over_decay: bool = False,
     steps_before: int = 0,
+    decay_share: float = 1.0,
 ) -> float:
     """Linear warm-up from peak / warmup_steps, then linear decay that would reach 0 one step after the last.
 
@@ -20,6 +23,7 @@ def learning_rate(
         steps_before: the number of steps that the weights were trained for before this run. The rule is the one of
             the original code for its released checkpoints: the rate decays from the peak to 0 within this run,
             multiplied by what is left of the warm-up.
+        decay_share: share of the run, at its end, in which the rate decays; before it, the rate stays at the peak.
     """
     if steps_before:
         assert steps is not None, "a continued schedule needs the length of the run"
@@ -30,4 +34,5 @@ def learning_rate(
     if step < warmup_steps:
         return peak * (step + 1) / warmup_steps
     assert steps is not None, "the length of a run is known before its warm-up ends"
-    return peak * max(steps - step, 0) / max(steps - warmup_steps, 1)
+    decay_steps = min(steps - warmup_steps, math.ceil(decay_share * steps))
+    return peak * min(max(steps - step, 0) / max(decay_steps, 1), 1.0)

@@ -148,6 +148,7 @@ class Trainer:
             steps=stage_steps,
             warmup_over_decay=config.warmup_over_decay,
             steps_before=config.steps_before,
+            decay_share=config.decay_share,
         )
 
     def _after_step(self) -> None:

@@ -1,0 +1,109 @@
+"""Muon equals PyTorch's, changes nothing in a step that is not finite, and can be saved."""
+
+import pytest
+import torch
+from torch import nn
+
+from electra.modeling.encoders.modernbert import ModernBertConfig
+from electra.training.config import OptimizerConfig
+from electra.training.muon import Muon, orthogonalize
+from electra.training.optim import build_optimizer, load_optimizer_state_dict, optimizer_state_dict
+
+
+def encoder() -> nn.Module:
+    torch.manual_seed(0)
+    return ModernBertConfig(
+        layers=2, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=2, vocabulary_size=60,
+        initializer_range=0.05,
+    ).build()  # fmt: skip
+
+
+def set_gradients(module: nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+def step(optimizer: torch.optim.Optimizer, *, finite: bool = True, scale: float = 1.0) -> None:
+    optimizer.found_inf = torch.tensor(0.0 if finite else 1.0)  # type: ignore[attr-defined]
+    optimizer.grad_scale = torch.tensor(scale)  # type: ignore[attr-defined]
+    optimizer.step()
+
+
+def test_singular_values_become_about_one() -> None:
+    for shape in ((3, 16, 16), (2, 48, 16), (2, 16, 48)):
+        values = torch.linalg.svdvals(
+            orthogonalize(torch.randn(shape, generator=torch.Generator().manual_seed(0)))
+        )
+        assert values.min() > 0.6 and values.max() < 1.3
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_matrices_are_updated_as_by_torch(scale: float) -> None:
+    weights = [torch.randn(24, 8), torch.randn(24, 8), torch.randn(8, 8)]
+    ours, torchs = ([nn.Parameter(weight.clone()) for weight in weights] for _ in range(2))
+    others = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], fused=True)
+    settings = {"lr": 1e-2, "weight_decay": 0.1, "momentum": 0.9}
+    optimizer = Muon([{"params": ours}], others, **settings)
+    reference = torch.optim.Muon(torchs, nesterov=True, adjust_lr_fn="match_rms_adamw", **settings)
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        for our, its in zip(ours, torchs, strict=True):
+            its.grad = torch.randn(its.shape, generator=generator)
+            our.grad = its.grad * scale
+        step(optimizer, scale=scale)
+        reference.step()
+    for our, its in zip(ours, torchs, strict=True):
+        torch.testing.assert_close(our, its, rtol=0, atol=2e-3)  # PyTorch's products are in bfloat16
+
+
+def test_only_matrices_of_blocks_are_orthogonalized_and_projections_one_by_one() -> None:
+    module = encoder()
+    optimizer = build_optimizer(module, OptimizerConfig(matrices="muon", weight_decay=0.0))
+    before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
+    set_gradients(module, 1)
+    step(optimizer)
+    for name, parameter in module.named_parameters():
+        change = parameter.detach() - before[name]
+        states = optimizer.state[parameter].keys()
+        if "blocks" in name and parameter.ndim == 2:
+            parts = change.chunk(3) if "query_key_value" in name else (change,)
+            for part in parts:
+                values = torch.linalg.svdvals(part)
+                assert values.max() < 2.5 * values.quantile(0.1), name  # a matrix may have a value of nearly 0
+            assert states == {"momentum_buffer"}
+        else:
+            assert states == {"step", "exp_avg", "exp_avg_sq"}, name
+
+
+def test_a_step_that_is_not_finite_changes_nothing() -> None:
+    module = encoder()
+    optimizer = build_optimizer(module, OptimizerConfig(matrices="muon"))
+    set_gradients(module, 1)
+    step(optimizer)
+    before = {name: tensor.clone() for name, tensor in optimizer_state_dict(module, optimizer).items()}
+    weights = [parameter.detach().clone() for parameter in module.parameters()]
+    set_gradients(module, 2)
+    for parameter in module.parameters():
+        assert parameter.grad is not None
+        parameter.grad[0] = torch.nan
+    step(optimizer, finite=False)
+    assert all(torch.equal(a, b) for a, b in zip(weights, module.parameters(), strict=True))
+    for name, tensor in optimizer_state_dict(module, optimizer).items():
+        assert torch.equal(tensor, before[name]), name
+
+
+def test_its_state_can_be_saved_and_loaded() -> None:
+    ends = []
+    for resumed in (False, True):
+        module = encoder()
+        optimizer = build_optimizer(module, OptimizerConfig(matrices="muon"))
+        for seed in range(4):
+            if resumed and seed == 2:
+                saved = {name: tensor.clone() for name, tensor in optimizer_state_dict(module, optimizer).items()}
+                optimizer = build_optimizer(module, OptimizerConfig(matrices="muon"))
+                load_optimizer_state_dict(module, optimizer, saved)
+            set_gradients(module, seed)
+            step(optimizer)
+        ends.append([parameter.detach() for parameter in module.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
