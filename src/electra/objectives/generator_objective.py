@@ -36,6 +36,8 @@ from electra.objectives.sentences import SentenceLoss
 from electra.objectives.stream_memory import StreamMemory
 from electra.objectives.vocabulary import FakesKind
 
+DRAWING = "generator, to draw samples"
+"""The name of the generator's second forward pass, in FLOP counts."""
 WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
 TABLE_SHARING: dict[str, EmbeddingSharing] = {
     "tokens": "tokens", "embeddings": "tables", "detached": "detached", "disentangled": "disentangled",
@@ -291,7 +293,7 @@ class GeneratorObjective(Objective):
         network = self.generator.network(share)
         yield "generator", network
         if self.config.trains_generator and not self.config.sampling_dropout:
-            yield "generator, to draw samples", replace(network, trained=False)
+            yield DRAWING, replace(network, trained=False)
 
     def add_generator_loss(self, output: StepOutput, corrupted: CorruptedBatch, counts: Counts) -> StepOutput:
         """Weight the loss of the full-size network, and add the weighted loss of the generator if it is

@@ -25,6 +25,7 @@ METRIC_LABELS = {
     "generator_loss": "generator loss",
     "discriminator_loss": "discriminator loss",
     "encoder_loss": "encoder loss",
+    "correction_loss": "correction loss",
     "adversarial_loss": "adversarial loss",
     "baseline_loss": "baseline loss",
     "sentence_loss": "segment-pair loss",

@@ -5,6 +5,7 @@
     x̂_m    ~ p_G(. | x^mask)                                      one pass over the logits: loss and sample
     x^cor  = the text with x̂ at m
     loss   = L_MLM(x^mask, G) + λ L_Disc(x^cor, D)                paper, equation 4
+             + a loss for restoring x_m, if it is set             correction.py
 
 No gradient flows from D through the samples. A sample that is the original token has the label "original".
 
@@ -16,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from electra.config import NonNegativeFloat
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.evaluation_mode import evaluation_mode
@@ -27,13 +29,21 @@ from electra.modeling.heads import ReplacedTokenHead
 from electra.modeling.kernels.documents import AttentionMask
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections
+from electra.objectives.correction import Correction
 from electra.objectives.description import ELECTRA_PAPER, ModelDescription
 from electra.objectives.generator_objective import (
     CorruptedBatch,
     GeneratorObjective,
     GeneratorObjectiveConfig,
 )
-from electra.objectives.masking import Masking, MaskingConfig, non_padding, replaced_labels, top_positions
+from electra.objectives.masking import (
+    Masking,
+    MaskingConfig,
+    max_predictions,
+    non_padding,
+    replaced_labels,
+    top_positions,
+)
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory
@@ -48,10 +58,13 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     """Positions of the discriminator's loss. text: all tokens except special ones. all: also [CLS] and [SEP],
     which are never replaced (as in the original code). masked: the chosen positions only (ELECTRA 15%). random:
     as many positions of text, drawn independently of the masks."""
+    correction_weight: NonNegativeFloat = 0.0
+    """Weight of a loss for restoring the original tokens at the chosen positions, from the discriminator's states
+    (the corrective LM of COCO-LM). It costs as much as the head of a masked language model. 0: none."""
 
     carries_memory: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        **GeneratorObjectiveConfig.not_ignored, "discriminator_positions": ("all",),
+        **GeneratorObjectiveConfig.not_ignored, "discriminator_positions": ("all",), "correction_weight": (),
     }  # fmt: skip
 
     def build(self, parts: ObjectiveParts) -> Objective:
@@ -92,6 +105,9 @@ class ReplacedToken(GeneratorObjective):
 
     def add_heads(self, model: EncoderConfig) -> None:
         self.head = ReplacedTokenHead(model)
+        self.correction: Correction | None = None
+        if self.config.correction_weight:
+            self.correction = Correction(model, weight=self.config.correction_weight)
 
     def forward(
         self,
@@ -101,7 +117,8 @@ class ReplacedToken(GeneratorObjective):
         masking: Masking | None = None,
         samples_n: Tensor | None = None,
     ) -> StepOutput:
-        """`loss` = generator_loss + λ discriminator_loss; both parts are means over their positions.
+        """`loss` = generator_loss + λ discriminator_loss + the weighted correction_loss, if there is one; all are
+        means over their positions.
 
         Args:
             masking, samples_n: fixed masks and samples; None: they are drawn here.
@@ -110,6 +127,9 @@ class ReplacedToken(GeneratorObjective):
         counts = counts or self.counts(batch, corrupted.masking)
         x_BLD = self.discriminator_states(batch, corrupted.ids_BL, corrupted.mask, self.memory)
         output = self.output(batch, corrupted, self.head(x_BLD), counts)
+        if self.correction is not None:
+            table_VE = self.encoder.embeddings.token.weight
+            output = self.correction(output, x_BLD, table_VE, corrupted.masking, batch, counts)
         return self.add_sentence_loss(output, x_BLD[:, 0], batch, counts)
 
     def output(self, batch: Batch, corrupted: CorruptedBatch, logits_BL: Tensor, counts: Counts) -> StepOutput:
@@ -160,7 +180,8 @@ class ReplacedToken(GeneratorObjective):
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out metrics of both networks (docs/concepts/pretraining.md explains each)."""
-        generator, samples, unigram = MaskedLanguageModelMetrics(), DetectionMetrics(), DetectionMetrics()
+        generator, corrections = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
+        samples, unigram = DetectionMetrics(), DetectionMetrics()
         with evaluation_mode(self):
             memories = self.memory.empty_copy(), self.memory.empty_copy()
             generator_memory = None if self.generator is None else self.generator.memory.empty_copy()
@@ -169,13 +190,27 @@ class ReplacedToken(GeneratorObjective):
                 text_BL = self.text_mask(batch)
                 texts = (samples, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
                 for (metrics, ids_BL), memory in zip(texts, memories, strict=True):
-                    logits_BL = self.head(self.discriminator_states(batch, ids_BL, corrupted.mask, memory))
-                    metrics.add(logits_BL[text_BL], replaced_labels(ids_BL, batch.input_ids_BL)[text_BL])
-        return generator.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()}
+                    x_BLD = self.discriminator_states(batch, ids_BL, corrupted.mask, memory)
+                    replaced_BL = replaced_labels(ids_BL, batch.input_ids_BL)
+                    metrics.add(self.head(x_BLD)[text_BL], replaced_BL[text_BL])
+                    if self.correction is not None and metrics is samples:
+                        self.correction.add_metrics(
+                            x_BLD, self.encoder.embeddings.token.weight, corrupted.masking, batch,
+                            self.sampling_uniforms(batch, corrupted.masking), corrections,
+                        )  # fmt: skip
+        restored = {} if self.correction is None else corrections.compute_restored()
+        return generator.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()} | restored
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         return {"discriminator": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}
 
     def networks(self, length: int) -> Networks:
         discriminator = Network.from_config(self.encoder.config, head="replaced-token")
-        return {**dict(self.generator_networks(length)), "discriminator": discriminator}
+        networks = {**dict(self.generator_networks(length)), "discriminator": discriminator}
+        if self.correction is not None:
+            share = max_predictions(length, self.masking.share) / length
+            networks["correction head"] = self.correction.network(self.encoder.config, share)
+        return networks
+
+    def output_biases(self) -> list[nn.Parameter]:
+        return [*super().output_biases(), *([] if self.correction is None else [self.correction.head.bias])]

@@ -24,6 +24,7 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections
 from electra.objectives.generator_objective import (
+    DRAWING,
     CorruptedBatch,
     generator_source_problem,
 )
@@ -169,7 +170,7 @@ class TwoStage(ReplacedToken):
             if self.config.first_stage == "encoder":
                 return both
             frozen = replace(both["generator"], trained=False)  # its only forward pass gives the samples
-            return {"generator": frozen, "discriminator": both["discriminator"]}
+            return {name: frozen if name == "generator" else both[name] for name in both if name != DRAWING}
         if self.config.first_stage == "generator":
             return {"generator": both["generator"]}
         share = max_predictions(length, self.masking.share) / length

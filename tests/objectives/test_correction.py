@@ -1,0 +1,70 @@
+"""The loss for restoring tokens, against its formula."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from contract import batch, objective
+from torch.nn import functional as F
+
+from electra.errors import ConfigError
+from electra.modeling.flops import training_flops
+from electra.objectives.masking import max_predictions
+from electra.objectives.replaced_token import ReplacedToken
+from electra.pretraining.config import load_config
+
+
+def networks(name: str, weight: float) -> tuple[ReplacedToken, ReplacedToken]:
+    """An objective with the loss, and one with the same weights without it."""
+    ours, without = objective(name), objective(name)
+    assert isinstance(ours, ReplacedToken) and isinstance(without, ReplacedToken) and ours.correction is not None
+    ours.correction.weight = weight
+    without.correction = None
+    return ours, without
+
+
+@pytest.mark.parametrize("name", ["correction", "modern, unigram fakes"])
+def test_the_loss_is_the_mean_cross_entropy_at_the_chosen_positions(name: str) -> None:
+    (ours, without), one = networks(name, 0.7), batch(8, seed=4)
+    corrupted = ours.corrupt(one)
+    masking = corrupted.masking
+    used_n = masking.used_BN.flatten()
+    x_BLD = ours.encoder(corrupted.ids_BL, one.segment_ids_BL, corrupted.mask)
+    assert ours.correction is not None
+    logits_nV = ours.correction.head.logits(masking.gather(x_BLD), ours.encoder.embeddings.token.weight)
+    expected = F.cross_entropy(logits_nV[used_n], masking.gather(one.input_ids_BL)[used_n])
+    output, plain = ours(one), without(one)
+    torch.testing.assert_close(output.parts["correction_loss"], expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(output.loss, plain.loss + 0.7 * expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_generator_gets_no_gradient_from_it_but_for_the_shared_tables() -> None:
+    (ours, _), one = networks("correction", 1.0), batch(8, seed=4)
+    ours.config = replace(ours.config, generator_weight=0.0, discriminator_weight=0.0)
+    ours(one).loss.backward()
+    found = {name for name, p in ours.named_parameters() if p.grad is not None and bool(p.grad.any())}
+    assert any(name.startswith("encoder.blocks") for name in found)
+    assert not any(name.startswith(("generator.encoder.blocks", "generator.head", "head")) for name in found)
+
+
+def test_its_head_is_counted_and_evaluated_and_not_exported() -> None:
+    ours, without = networks("correction", 1.0)
+    more = training_flops(ours.networks(16), 16) - training_flops(without.networks(16), 16)
+    model, predictions = ours.encoder.config, max_predictions(16, ours.masking.share)
+    size = model.hidden_size if model.head_style.projects_after_norm else model.embedding_size
+    head = model.hidden_size * size + model.embedding_size * model.vocabulary_size
+    assert more == 3 * 2 * predictions * head
+    one = batch(8, seed=1)
+    assert ours.evaluate([(one, one)]).keys() - without.evaluate([(one, one)]).keys() == {
+        "eval/restored_accuracy", "eval/restored_loss",
+    }  # fmt: skip
+    assert ours.exportable_networks()["discriminator"].head is ours.head
+    assert ours.correction is not None and ours.correction.head.bias in set(ours.output_biases())
+
+
+def test_it_is_refused_where_it_has_no_effect() -> None:
+    run = {"data": "data", "out": "out", "train.steps": 10, "objective.correction_weight": 1.0}
+    with pytest.raises(ConfigError, match=r"objective\.correction_weight: is for replaced-token, .*two-stage"):
+        load_config("electra-tiny", {**run, "objective.kind": "masked-lm"})
+    with pytest.raises(ConfigError, match="correction_weight: is not a part of the loss of adversarial"):
+        load_config("electra-tiny", {**run, "objective.kind": "adversarial"})
