@@ -42,6 +42,7 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("same-tag fakes", 5.0, SMALLER, {"fakes": "same-tag"}),
         ("frozen generator", 5.0, SMALLER, {"fakes": "frozen", "sharing": "none"}),
         ("top 3", 5.0, SMALLER, {"top_k": 3, "final_temperature": 0.5}),
+        ("fakes that grow up", 5.0, SMALLER, {"frequency_share": 0.5, "unigram_power": 0.5}),
         ("correction", 5.0, SMALLER, {"correction_weight": 2.0}),
         (
             "generator first, correction",

@@ -66,5 +66,5 @@ def test_it_is_refused_where_it_has_no_effect() -> None:
     run = {"data": "data", "out": "out", "train.steps": 10, "objective.correction_weight": 1.0}
     with pytest.raises(ConfigError, match=r"objective\.correction_weight: is for replaced-token, .*two-stage"):
         load_config("electra-tiny", {**run, "objective.kind": "masked-lm"})
-    with pytest.raises(ConfigError, match="correction_weight: is not a part of the loss of adversarial"):
+    with pytest.raises(ConfigError, match="correction_weight: has no effect on adversarial"):
         load_config("electra-tiny", {**run, "objective.kind": "adversarial"})

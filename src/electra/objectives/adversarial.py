@@ -77,8 +77,9 @@ class AdversarialConfig(ReplacedTokenConfig):
         yield from generator_source_problem(self)
         if self.adversary != "reinforce" and self.sentence_loss != "none":
             yield "sentence_loss: its gradient would reach the generator through soft samples; use reinforce"
-        if self.correction_weight:
-            yield "correction_weight: is not a part of the loss of adversarial; set it to 0"
+        for name in ("correction_weight", "frequency_share"):
+            if getattr(self, name):
+                yield f"{name}: has no effect on adversarial; set it to 0"
         required: dict[str, float] = {
             "sampling_dropout": True, "sample_unmasked": True, "top_k": 0, "disallow_correct": False,
         }  # fmt: skip

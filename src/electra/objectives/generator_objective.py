@@ -6,11 +6,11 @@ Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabular
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from torch import Tensor, nn
 
-from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat
+from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, Range
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.flops import Network
@@ -58,7 +58,10 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
     pre-trained generator (init.generator) that is not trained. uniform: any token. unigram: tokens by their
     frequency. same-tag: by their frequency among tokens of the same part of speech (`electra data tags`)."""
     unigram_power: NonNegativeFloat = 1.0
-    """For unigram and same-tag: frequencies are raised to this power."""
+    """For unigram and same-tag, and with frequency_share: frequencies are raised to this power."""
+    frequency_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
+    """For fakes generator: share of the run, at its start, in which tokens are drawn by their frequency (unigram).
+    The generator is not computed and not trained there."""
     temperature: PositiveFloat = 1.0
     """The generator's logits are divided by it before a token is sampled. For adversarial with gumbel: the
     softness of its samples."""
@@ -82,6 +85,7 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
 
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **SentenceLossConfig.not_ignored, "fakes": (), "temperature": (), "final_temperature": (), "top_k": (),
+        "frequency_share": (),
     }  # fmt: skip
 
     @property
@@ -102,10 +106,14 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
             yield "share_norm: needs objective.sharing embeddings or all"
         if self.fakes == "frozen" and self.sharing != "none":
             yield "sharing: a frozen generator cannot share weights; set it to none"
-        if self.unigram_power != 1 and self.fakes not in ("unigram", "same-tag"):
+        if self.frequency_share and self.fakes != "generator":
+            yield f"frequency_share: comes before a generator, and fakes is {self.fakes}; set it to 0"
+        if self.unigram_power != 1 and not (self.fakes in ("unigram", "same-tag") or self.frequency_share):
             yield f"unigram_power: is for fakes unigram and same-tag, not {self.fakes}; leave it out"
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
+        if self.frequency_share and sections.train.minutes is not None:
+            yield "train.minutes: objective.frequency_share needs a fixed number of steps; give train.steps"
         init = sections.init
         if self.fakes == "frozen" and not init.has_generator and init.from_ is None:
             yield "objective.fakes: frozen needs a pre-trained generator; set init.generator"
@@ -170,8 +178,11 @@ class GeneratorObjective(Objective):
             self._add_networks(model, parts.generator.encoder(model))
         else:
             self.encoder = model.build()
-            if vocabulary.can_sample(config.fakes):
-                self.frequency_sampler = FrequencySampler(config.fakes, vocabulary, power=config.unigram_power)
+        by_frequency: FakesKind = "unigram" if config.has_generator else config.fakes
+        if (config.frequency_share or not config.has_generator) and vocabulary.can_sample(by_frequency):
+            self.frequency_sampler = FrequencySampler(by_frequency, vocabulary, power=config.unigram_power)
+        self.samples_by_frequency = not config.has_generator or config.frequency_share > 0
+        self.has_unused_parameters = config.frequency_share > 0
         self.memory = StreamMemory(model)
         self.add_heads(model)
 
@@ -210,7 +221,10 @@ class GeneratorObjective(Objective):
         return generator
 
     def begin_step(self, step: int, steps: int | None) -> None:
-        """Set the sampling temperature of this step."""
+        """Set where the samples of this step come from, and their temperature."""
+        if self.config.frequency_share:
+            assert steps is not None, "with frequency_share the number of steps is fixed"
+            self.samples_by_frequency = step < self.config.frequency_share * steps
         if self.generator is not None and self.config.final_temperature and steps:
             first, last = self.config.temperature, self.config.final_temperature
             now = first + (last - first) * min(1.0, step / steps)
@@ -231,7 +245,7 @@ class GeneratorObjective(Objective):
         masking = masking or self.draw_masks(batch)
         mask = self.attention_mask(batch)
         loss = None
-        if self.generator is not None and self.config.trains_generator:
+        if self.generator is not None and self.config.trains_generator and not self.samples_by_frequency:
             loss, drawn_n = self.generator(batch, masking, mask, self.sampling_uniforms(batch, masking))
             if samples_n is None and self.config.sampling_dropout:
                 samples_n = drawn_n
@@ -248,7 +262,7 @@ class GeneratorObjective(Objective):
             memory: the generator's memory during the evaluation, if it has one.
         """
         masking, mask = self.draw_masks(batch), self.attention_mask(batch)
-        if self.generator is None:
+        if self.generator is None or self.samples_by_frequency:
             samples_n = self.sample(batch, masking, mask)
         else:
             uniforms_n = self.sampling_uniforms(batch, masking)
@@ -258,7 +272,7 @@ class GeneratorObjective(Objective):
     def sample(self, batch: Batch, masking: Masking, mask: AttentionMask) -> Tensor:
         """Sample a token for every slot (n), without dropout and without a gradient."""
         uniforms_n = self.sampling_uniforms(batch, masking)
-        if self.generator is not None:
+        if self.generator is not None and not self.samples_by_frequency:
             return self.generator.sample(batch, masking, mask, uniforms_n)
         assert self.frequency_sampler is not None, f"objective.fakes {self.config.fakes} needs tables of the data"
         samples_n: Tensor = self.frequency_sampler(masking.gather(batch.input_ids_BL), uniforms_n)
@@ -287,7 +301,7 @@ class GeneratorObjective(Objective):
 
     def generator_networks(self, length: int) -> Iterator[tuple[str, Network]]:
         """The networks that are computed besides the full-size network."""
-        if self.generator is None:
+        if self.generator is None or self.samples_by_frequency:
             return
         share = max_predictions(length, self.masking.share) / length
         network = self.generator.network(share)

@@ -67,6 +67,8 @@ class TwoStageConfig(ReplacedTokenConfig):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         yield from generator_source_problem(self)
+        if self.frequency_share:
+            yield "frequency_share: two stages have a share of their own, first_share; set it to 0"
         if self.first_stage == "encoder" and self.sharing in ("detached", "disentangled"):
             yield (
                 f"sharing: {self.sharing} trains the tables with the generator, but the first stage does not "
