@@ -7,9 +7,10 @@ import pytest
 from sklearn.linear_model import Ridge
 from small_model import write_model
 
-from electra.analysis.frozen_probes import FROZEN_PROBES, PENALTY, FrozenProbe, ridge_labels
+from electra.analysis.frozen_probes import ALPHA, FROZEN_PROBES, FrozenProbe, _labels, ridge_labels
 from electra.errors import DataError
 from electra.tasks.conll import Columns
+from electra.tasks.tagging_datasets import TASKS
 
 
 def test_the_regression_is_that_of_scikit_learn() -> None:
@@ -19,7 +20,7 @@ def test_the_regression_is_that_of_scikit_learn() -> None:
     test_MD = rng.normal(size=(50, 12)).astype(np.float32) * np.arange(1, 13, dtype=np.float32) + 3
     deviation_D = x_ND.std(0) + 1e-6
     scaled, scaled_test = ((states - x_ND.mean(0)) / deviation_D for states in (x_ND, test_MD))
-    expected = Ridge(alpha=PENALTY).fit(scaled, np.eye(3)[labels_N]).predict(scaled_test).argmax(1)
+    expected = Ridge(alpha=ALPHA).fit(scaled, np.eye(3)[labels_N]).predict(scaled_test).argmax(1)
     assert np.array_equal(ridge_labels(x_ND, labels_N, test_MD, 3), expected)
 
 
@@ -40,7 +41,7 @@ def test_a_label_that_a_word_determines_is_read(tmp_path: Path) -> None:
                     for sentence, one in zip(sentences, labels, strict=True)
                 )
             )
-        probe = FrozenProbe(folder.name, "train.txt", "test.txt", Columns())
+        probe = FrozenProbe(folder.name, TASKS["chunking"], Columns())
         assert low <= probe.score(model, tmp_path) <= high
 
 
@@ -49,11 +50,14 @@ def test_a_relation_has_no_subtype(tmp_path: Path) -> None:
     folder.mkdir()
     lines = "1\tWe\twe\tPRON\tPRP\t_\t2\tnsubj:pass\t_\t_\n2\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n\n"
     for part in ("train", "test"):
-        (folder / f"{part}.conllu").write_text(lines)
-    train, _ = FROZEN_PROBES["probe-relations"].read(tmp_path)
-    assert train[0].tags == ("nsubj:pass", "root")
+        (folder / f"en_ewt-ud-{part}.conllu").write_text(lines)
+    train, _ = FROZEN_PROBES["probe-deprel"].read(tmp_path)
+    assert _labels(train[0]) == ["nsubj", "root"]
 
 
 def test_missing_data_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"chunking-conll2000.train\.txt: there is no such file"):
+    with pytest.raises(
+        DataError,
+        match=r"chunking-conll2000: there is no train\.txt, which a frozen probe needs; it is part of CoNLL-2000",
+    ):
         FROZEN_PROBES["probe-chunking"].read(tmp_path)

@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("same-tag fakes", 5.0, SMALLER, {"fakes": "same-tag"}),
         ("frozen generator", 5.0, SMALLER, {"fakes": "frozen", "sharing": "none"}),
         ("top 3", 5.0, SMALLER, {"top_k": 3, "final_temperature": 0.5}),
-        ("fakes that grow up", 5.0, SMALLER, {"frequency_share": 0.5, "unigram_power": 0.5}),
+        ("frequency first", 5.0, SMALLER, {"frequency_share": 0.5, "unigram_power": 0.5}),
         ("correction", 5.0, SMALLER, {"correction_weight": 2.0}),
         (
             "generator first, correction",
@@ -79,7 +79,8 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ),
         ("modern, replaced-token", 5.0, SMALLER, {}),
         ("modern, tables disentangled", 5.0, SMALLER, {"sharing": "disentangled"}),
-        ("modern, unigram fakes", 5.0, SMALLER, {"fakes": "unigram", "correction_weight": 2.0}),
+        ("modern, unigram fakes", 5.0, SMALLER, {"fakes": "unigram"}),
+        ("modern, fakes and correction", 5.0, SMALLER, {"fakes": "unigram", "correction_weight": 2.0}),
         ("modern, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
         ("modern, electric", 5.0, SMALLER, {"kind": "electric"}),
         ("modern, replace-mlm", 1.0, SMALLER, {"kind": "replace-mlm"}),

@@ -23,7 +23,7 @@ def networks(name: str, weight: float) -> tuple[ReplacedToken, ReplacedToken]:
     return ours, without
 
 
-@pytest.mark.parametrize("name", ["correction", "modern, unigram fakes"])
+@pytest.mark.parametrize("name", ["correction", "modern, fakes and correction"])
 def test_the_loss_is_the_mean_cross_entropy_at_the_chosen_positions(name: str) -> None:
     (ours, without), one = networks(name, 0.7), batch(8, seed=4)
     corrupted = ours.corrupt(one)
@@ -36,6 +36,11 @@ def test_the_loss_is_the_mean_cross_entropy_at_the_chosen_positions(name: str) -
     output, plain = ours(one), without(one)
     torch.testing.assert_close(output.parts["correction_loss"], expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(output.loss, plain.loss + 0.7 * expected, rtol=1e-5, atol=1e-6)
+    other = replace(one, input_ids_BL=torch.where(one.input_ids_BL > 4, 5, one.input_ids_BL))
+    heldout = ours.evaluate([(one, other)])
+    assert heldout["eval/restored_loss"] == pytest.approx(expected.item(), rel=1e-4), "of the samples"
+    right = (logits_nV.argmax(-1) == masking.gather(one.input_ids_BL))[used_n].float().mean()
+    assert heldout["eval/restored_accuracy"] == pytest.approx(right.item())
 
 
 def test_the_generator_gets_no_gradient_from_it_but_for_the_shared_tables() -> None:

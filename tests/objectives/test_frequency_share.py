@@ -11,7 +11,7 @@ from electra.errors import ConfigError
 from electra.objectives.generator_objective import GeneratorObjective
 from electra.pretraining.config import load_config
 
-NAME = "fakes that grow up"
+NAME = "frequency first"
 
 
 def at(step: int) -> GeneratorObjective:

@@ -63,6 +63,9 @@ def test_settings_of_the_optimizer_that_exclude_each_other() -> None:
     assert problems("optimizer.decay_share=.2", "optimizer.steps_before=10") == [
         "optimizer.decay_share: with steps_before the decay starts at step 0; leave one of them out"
     ]
+    assert problems("optimizer.muon_momentum=.9") == [
+        "optimizer.muon_momentum: is for matrices muon; leave it out"
+    ]
     assert problems("optimizer.matrices=muon", "train.sharding=full") == [
         "optimizer.matrices: muon needs whole matrices on each process; set train.sharding to none"
     ]

@@ -131,7 +131,7 @@ def test_a_frozen_probe_scores_each_network_once(
     settings: dict[str, Any] = {"tasks": tasks, "suite": suite, "task_seeds": 2}
     plan = run(command(study_file, data_folder, tmp_path, dry_run=True, **settings))
     (console := Console(file=io.StringIO(), width=200, record=True)).print(plan)
-    assert "of fine-tuning 2 times on each of chunking, probe-chunking" in console.export_text()
+    assert "of fine-tuning 2 times on each of chunking and probes (probe-chunking)" in console.export_text()
     result = run(command(study_file, data_folder, tmp_path, **settings))
     assert isinstance(result, StudyReport)
     for row in result.arms:
@@ -143,7 +143,7 @@ def test_a_frozen_probe_scores_each_network_once(
     ):
         run(command(study_file, data_folder, tmp_path, tasks=tasks, suite=("probe-upos:0.1",)))
     with pytest.raises(
-        DataError, match=r"pos-ud-english-ewt.*: there is no such file, which a frozen probe needs"
+        DataError, match=r"pos-ud-english-ewt.*: there is no train.conllu or .*, which a frozen probe needs"
     ):
         run(command(study_file, data_folder, tmp_path, tasks=tasks, suite=(*suite, "probe-upos")))
 

@@ -1,13 +1,24 @@
 """Muon equals PyTorch's, changes nothing in a step that is not finite, and can be saved."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
 
 from electra.modeling.encoders.modernbert import ModernBertConfig
+from electra.modeling.encoders.relative import RelativeConfig
 from electra.training.config import OptimizerConfig
 from electra.training.muon import Muon, orthogonalize
 from electra.training.optim import build_optimizer, load_optimizer_state_dict, optimizer_state_dict
+
+
+def relative() -> nn.Module:
+    torch.manual_seed(0)
+    return RelativeConfig(
+        layers=1, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=2, vocabulary_size=60,
+        initializer_range=0.05,
+    ).build()  # fmt: skip
 
 
 def encoder() -> nn.Module:
@@ -38,15 +49,14 @@ def test_singular_values_become_about_one() -> None:
         assert values.min() > 0.6 and values.max() < 1.3
 
 
-@pytest.mark.parametrize("scale", [1.0, 3.0])
-def test_matrices_are_updated_as_by_torch(scale: float) -> None:
+def test_matrices_are_updated_as_by_torch() -> None:
     weights = [torch.randn(24, 8), torch.randn(24, 8), torch.randn(8, 8)]
     ours, torchs = ([nn.Parameter(weight.clone()) for weight in weights] for _ in range(2))
     others = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], fused=True)
     settings = {"lr": 1e-2, "weight_decay": 0.1, "momentum": 0.9}
     optimizer = Muon([{"params": ours}], others, **settings)
     reference = torch.optim.Muon(torchs, nesterov=True, adjust_lr_fn="match_rms_adamw", **settings)
-    for seed in range(3):
+    for seed, scale in enumerate((1.0, 3.0, 0.5)):
         generator = torch.Generator().manual_seed(seed)
         for our, its in zip(ours, torchs, strict=True):
             its.grad = torch.randn(its.shape, generator=generator)
@@ -57,8 +67,15 @@ def test_matrices_are_updated_as_by_torch(scale: float) -> None:
         torch.testing.assert_close(our, its, rtol=0, atol=2e-3)  # PyTorch's products are in bfloat16
 
 
-def test_only_matrices_of_blocks_are_orthogonalized_and_projections_one_by_one() -> None:
-    module = encoder()
+STACKED = {"query_key_value": 3, "key_value": 2, "inner": 2}
+"""Layers of several matrices; `inner` of the gated feed-forward layers of ModernBERT."""
+
+
+@pytest.mark.parametrize("build", [encoder, relative])
+def test_only_matrices_of_blocks_are_orthogonalized_and_stacked_ones_one_by_one(
+    build: Callable[[], nn.Module],
+) -> None:
+    module = build()
     optimizer = build_optimizer(module, OptimizerConfig(matrices="muon", weight_decay=0.0))
     before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
     set_gradients(module, 1)
@@ -67,13 +84,25 @@ def test_only_matrices_of_blocks_are_orthogonalized_and_projections_one_by_one()
         change = parameter.detach() - before[name]
         states = optimizer.state[parameter].keys()
         if "blocks" in name and parameter.ndim == 2:
-            parts = change.chunk(3) if "query_key_value" in name else (change,)
-            for part in parts:
+            layer = name.split(".")[-2]
+            one = layer == "inner" and build is relative
+            for part in change.chunk(1 if one else STACKED.get(layer, 1)):
                 values = torch.linalg.svdvals(part)
                 assert values.max() < 2.5 * values.quantile(0.1), name  # a matrix may have a value of nearly 0
             assert states == {"momentum_buffer"}
         else:
             assert states == {"step", "exp_avg", "exp_avg_sq"}, name
+
+
+def test_the_others_are_trained_without_bias_correction_if_that_is_set() -> None:
+    ends = []
+    for matrices in ("adamw", "muon"):
+        module = encoder()
+        optimizer = build_optimizer(module, OptimizerConfig(matrices=matrices, bias_correction=False))
+        set_gradients(module, 1)
+        step(optimizer)
+        ends.append({name: p.detach() for name, p in module.named_parameters() if "blocks" not in name})
+    assert ends[0] and all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
 
 
 def test_a_step_that_is_not_finite_changes_nothing() -> None:

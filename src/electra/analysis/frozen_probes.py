@@ -6,7 +6,7 @@ sentences of the training part; the score is that layer's accuracy on the test p
 
 `probing` has probes with control tasks, which say how much of an accuracy is memorized. They take minutes.
 
-Shapes: N words, Z layers, D hidden size, C labels.
+Shapes: N words to fit, M words to test, Z layers, D hidden size, C labels.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,14 @@ from electra.errors import DataError
 from electra.export.loading import load_pretrained
 from electra.tasks import conll
 from electra.tasks.conll import Columns, Sentence
+from electra.tasks.tagging_datasets import TASKS, TaggingDataset, find_file
 
 TRAIN_SENTENCES, TEST_SENTENCES = 2_000, 1_000
 """At most so many sentences of each part are read, the first ones."""
 HELD_OUT = 4
 """One sentence in so many of the training part is held out to choose the layer."""
-PENALTY = 10.0
-"""Of the ridge regression on standardized states."""
+ALPHA = 10.0
+"""The penalty of the ridge regression, on standardized states."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -39,13 +40,12 @@ class FrozenProbe:
 
     Attributes:
         folder: the folder of the data in the folder of all tasks.
-        train, test: the files of both parts.
+        dataset: the files.
         columns: where words and labels are in them. A label ends before a colon, as relations with subtypes do.
     """
 
     folder: str
-    train: str
-    test: str
+    dataset: TaggingDataset
     columns: Columns
 
     def read(self, tasks: Path) -> tuple[list[Sentence], list[Sentence]]:
@@ -54,11 +54,15 @@ class FrozenProbe:
         Raises:
             DataError: a file is missing or damaged.
         """
-        parts = []
-        for name, count in ((self.train, TRAIN_SENTENCES), (self.test, TEST_SENTENCES)):
-            path = tasks / self.folder / name
-            if not path.is_file():
-                raise DataError(f"{path}: there is no such file, which a frozen probe needs")
+        parts, folder = [], tasks / self.folder
+        for split, count in (("train", TRAIN_SENTENCES), ("test", TEST_SENTENCES)):
+            names = self.dataset.files[split]
+            path = find_file(folder, names)
+            if path is None:
+                raise DataError(
+                    f"{folder}: there is no {' or '.join(names)}, which a frozen probe needs; it is part of "
+                    f"{self.dataset.source}"
+                )
             parts.append(conll.read(path, self.columns)[:count])
         return parts[0], parts[1]
 
@@ -72,29 +76,32 @@ class FrozenProbe:
         reader, (train, test) = LayerReader(load_pretrained(model)), self.read(tasks)
         names = sorted({label for sentence in train for label in _labels(sentence)})
         index = {name: number for number, name in enumerate(names)}
-        words_ZND, other_ZND = (reader.states([s.words for s in part]).states_ZND for part in (train, test))
-        labels_N, other_N = (
+        labels_N, test_labels_M = (
             np.array([index.get(label, -1) for sentence in part for label in _labels(sentence)], np.int64)
             for part in (train, test)
         )
-        chosen = np.repeat(np.arange(len(train)) % HELD_OUT > 0, [len(sentence.words) for sentence in train])
+        fitted_N = np.repeat(np.arange(len(train)) % HELD_OUT > 0, [len(sentence.words) for sentence in train])
+        x_ZND = reader.states([sentence.words for sentence in train]).states_ZND
         accuracies = [
-            (ridge_labels(x_ND[chosen], labels_N[chosen], x_ND[~chosen], len(names)) == labels_N[~chosen]).mean()
-            for x_ND in words_ZND
+            np.mean(
+                ridge_labels(x_ND[fitted_N], labels_N[fitted_N], x_ND[~fitted_N], len(names))
+                == labels_N[~fitted_N]
+            )
+            for x_ND in x_ZND
         ]
         best = int(np.argmax(accuracies))
-        predicted_N = ridge_labels(words_ZND[best], labels_N, other_ZND[best], len(names))
-        return float((predicted_N == other_N).mean())
+        x_ND = x_ZND[best].copy()
+        del x_ZND  # all layers of a large network take gigabytes
+        test_MD = reader.states([sentence.words for sentence in test]).states_ZND[best]
+        return float((ridge_labels(x_ND, labels_N, test_MD, len(names)) == test_labels_M).mean())
 
 
 FROZEN_PROBES = {
-    "probe-chunking": FrozenProbe("chunking-conll2000", "train.txt", "test.txt", Columns()),
-    "probe-upos": FrozenProbe("pos-ud-english-ewt", "train.conllu", "test.conllu", conll.UPOS),
-    "probe-relations": FrozenProbe(
-        "pos-ud-english-ewt", "train.conllu", "test.conllu", Columns(words=1, tags=7, conllu=True)
-    ),
+    "probe-chunking": FrozenProbe("chunking-conll2000", TASKS["chunking"], TASKS["chunking"].columns),
+    "probe-upos": FrozenProbe("pos-ud-english-ewt", TASKS["upos"], conll.UPOS),
+    "probe-deprel": FrozenProbe("pos-ud-english-ewt", TASKS["upos"], conll.DEPREL),
 }
-"""Probes by name: chunks, parts of speech, and the relation of a word to its head."""
+"""Probes by name: chunks, parts of speech, and the dependency relation of a word to its head."""
 
 
 def _labels(sentence: Sentence) -> Sequence[str]:
@@ -109,10 +116,9 @@ def ridge_labels(x_ND: NDArray[np.float32], labels_N: Ints, test_MD: NDArray[np.
         labels_N: the labels of `x_ND`, from 0 to `count` - 1.
     """
     mean_D, deviation_D = x_ND.mean(0), x_ND.std(0) + 1e-6
-    x, test = (
-        np.hstack([(states - mean_D) / deviation_D, np.ones((len(states), 1))]).astype(np.float64)
-        for states in (x_ND, test_MD)
-    )
+    scaled_ND, scaled_MD = (((states - mean_D) / deviation_D).astype(np.float64) for states in (x_ND, test_MD))
     one_hot_NC = np.eye(count)[labels_N]
-    weights = np.linalg.solve(x.T @ x + PENALTY * np.eye(x.shape[1]), x.T @ one_hot_NC)
-    return np.asarray((test @ weights).argmax(1))
+    shares_C = one_hot_NC.mean(0)
+    gram_DD = scaled_ND.T @ scaled_ND + ALPHA * np.eye(len(mean_D))
+    weights_DC = np.linalg.solve(gram_DD, scaled_ND.T @ (one_hot_NC - shares_C))
+    return np.asarray((scaled_MD @ weights_DC + shares_C).argmax(1))

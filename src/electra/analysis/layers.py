@@ -51,7 +51,7 @@ class LayerReader:
         device: such as "cpu" or "cuda"; None: a GPU if there is one.
 
     Raises:
-        CheckpointError: the model's inputs have no room for a text, or its attention cannot be read.
+        CheckpointError: the model's inputs have no room for a text.
     """
 
     def __init__(self, pretrained: Pretrained, *, device: str | torch.device | None = None) -> None:
@@ -60,11 +60,6 @@ class LayerReader:
         self.encoder = network.encoder
         self.batcher = Batcher(pretrained, device=network.device, long="windows")
         self.attentions = {module for module in self.encoder.modules() if isinstance(module, tuple(SCORES))}
-        if not self.attentions:
-            raise CheckpointError(
-                f"the attention of an encoder of kind {self.encoder.config.kind} cannot be read; give a model "
-                "whose encoder is part of electra"
-            )
 
     @property
     def layers(self) -> int:
@@ -89,7 +84,16 @@ class LayerReader:
 
     def attention(self, sentences: Sequence[Sequence[str]]) -> dict[str, NDArray[np.float64]]:
         """The mean of each of `ATTENTION_STATISTICS` over the texts' tokens, without special ones, by block and
-        head (Y, H)."""
+        head (Y, H).
+
+        Raises:
+            CheckpointError: the attention of this encoder cannot be read.
+        """
+        if not self.attentions:
+            raise CheckpointError(
+                f"the attention of an encoder of kind {self.encoder.config.kind} cannot be read; give a model "
+                "whose encoder is part of electra"
+            )
         config = self.encoder.config
         totals_YHF, tokens = np.zeros((config.layers, config.heads, len(ATTENTION_STATISTICS))), 0
         ids = [encoding.ids for encoding in tokenize_words(sentences, self.tokenizer)]

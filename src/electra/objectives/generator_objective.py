@@ -61,7 +61,7 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
     """For unigram and same-tag, and with frequency_share: frequencies are raised to this power."""
     frequency_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """For fakes generator: share of the run, at its start, in which tokens are drawn by their frequency (unigram).
-    The generator is not computed and not trained there."""
+    The generator is not computed and not trained there. It then starts without a warm-up of its own."""
     temperature: PositiveFloat = 1.0
     """The generator's logits are divided by it before a token is sampled. For adversarial with gumbel: the
     softness of its samples."""
@@ -109,12 +109,17 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
         if self.frequency_share and self.fakes != "generator":
             yield f"frequency_share: comes before a generator, and fakes is {self.fakes}; set it to 0"
         if self.unigram_power != 1 and not (self.fakes in ("unigram", "same-tag") or self.frequency_share):
-            yield f"unigram_power: is for fakes unigram and same-tag, not {self.fakes}; leave it out"
+            yield (
+                f"unigram_power: is for fakes unigram and same-tag, and for frequency_share, not {self.fakes} "
+                "alone; leave it out"
+            )
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
         if self.frequency_share and sections.train.minutes is not None:
             yield "train.minutes: objective.frequency_share needs a fixed number of steps; give train.steps"
         init = sections.init
+        if self.frequency_share and (init.from_ is not None or init.has_generator):
+            yield "objective.frequency_share: the generator is trained already; set it to 0"
         if self.fakes == "frozen" and not init.has_generator and init.from_ is None:
             yield "objective.fakes: frozen needs a pre-trained generator; set init.generator"
 
@@ -182,7 +187,8 @@ class GeneratorObjective(Objective):
         if (config.frequency_share or not config.has_generator) and vocabulary.can_sample(by_frequency):
             self.frequency_sampler = FrequencySampler(by_frequency, vocabulary, power=config.unigram_power)
         self.samples_by_frequency = not config.has_generator or config.frequency_share > 0
-        self.has_unused_parameters = config.frequency_share > 0
+        if config.frequency_share:
+            self.has_unused_parameters = True
         self.memory = StreamMemory(model)
         self.add_heads(model)
 

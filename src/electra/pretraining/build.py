@@ -350,7 +350,11 @@ def _precision(
         objective(batch).loss.backward()
         objective.zero_grad(set_to_none=True)
 
+    if steps := config.train.steps:
+        objective.begin_step(steps - 1, steps)  # all networks are trained at the end of a run with stages
     precision = Precision(**broadcast_object(asdict(choose_precision(config.train.precision, device, step))))
+    if steps:
+        objective.begin_step(0, steps)
     for memory in stream_memories(objective).values():  # forget the batch of the measurement
         memory.restore(None)
     return precision

@@ -81,6 +81,9 @@ def profile_steps(config: PretrainConfig, steps: int) -> Profile:
     )
     objective.train()
 
+    if total := config.train.steps:
+        objective.begin_step(total - 1, total)  # the last of several stages
+
     def train(begin: int, end: int) -> None:
         for step in range(begin, end):
             update(parts.batches.micro_batches(step), rate=config.optimizer.learning_rate)

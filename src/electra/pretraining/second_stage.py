@@ -131,4 +131,5 @@ def _weights_of(config: PretrainConfig) -> dict[str, Any]:
     """Settings of the objective that decide which weights there are."""
     objective = config.objective
     names = ("kind", "fakes", "sharing", "share_norm", "sentence_loss")
-    return {name: getattr(objective, name) for name in names}
+    weights = {name: getattr(objective, name) for name in names}
+    return {**weights, "correction_weight": bool(getattr(objective, "correction_weight", 0))}

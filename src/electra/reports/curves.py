@@ -10,6 +10,7 @@ from electra.reports.metrics import Record, read_metrics
 
 TRAINING = (
     "generator_loss", "discriminator_loss", "encoder_loss", "adversarial_loss", "baseline_loss", "sentence_loss",
+    "correction_loss",
     "language_model_loss", "permutation_lm_loss",
 )  # fmt: skip
 DETECTION = ("eval/unigram_auc", "eval/discriminator_auc")

@@ -167,12 +167,12 @@ def check_tasks(tasks: Sequence[str]) -> None:
         ConfigError: naming the first problem.
     """
     for task in tasks:
-        name, fraction = parse_task(task)
+        name, _ = parse_task(task)
         if name not in (known := [*NAMED_TASKS, *FROZEN_PROBES]):
             raise ConfigError(f"there is no task {name!r}{did_you_mean(name, known)}; tasks: {', '.join(known)}")
         if tasks.count(task) > 1:
             raise ConfigError(f"{task} is named twice")
-        if name in FROZEN_PROBES and fraction < 1:
+        if name in FROZEN_PROBES and task != name:
             raise ConfigError(f"{task}: a probe reads fixed sentences; write {name} without a fraction")
 
 

@@ -101,8 +101,11 @@ class StudyPlan:
             times = "once" if self.setup.task_seeds == 1 else f"{self.setup.task_seeds} times"
             tasks = ", ".join(task for task in suite if task not in FROZEN_PROBES)
             probes = ", ".join(task for task in suite if task in FROZEN_PROBES)
-            done = [*([f"fine-tuning {times} on each of {tasks}"] if tasks else []), *([probes] if probes else [])]
-            scoring = f", and {format_duration(self.scoring_seconds)} of {', '.join(done)}"
+            done = [
+                *([f"fine-tuning {times} on each of {tasks}"] if tasks else []),
+                *([f"probes ({probes})"] if probes else []),
+            ]
+            scoring = f", and {format_duration(self.scoring_seconds)} of {' and '.join(done)}"
         return Group(
             table,
             f"{self.setup.flops:.3e} FLOPs per run{at} (modern convention: matrix products, "

@@ -46,7 +46,7 @@ class TaggingDataset:
             DataError: a file is missing, ambiguous or damaged.
         """
         folder = data.path or Path()
-        paths = {split: _find_file(folder, names) for split, names in self.files.items()}
+        paths = {split: find_file(folder, names) for split, names in self.files.items()}
         optional = (self.derived_split, "test")
         if missing := [split for split, path in paths.items() if path is None and split not in optional]:
             names = ", ".join(" or ".join(self.files[split]) for split in missing)
@@ -138,7 +138,12 @@ TASKS: dict[str, TaggingDataset] = {
 that the folder has, or in a named one (ged-de)."""
 
 
-def _find_file(folder: Path, names: Sequence[str]) -> Path | None:
+def find_file(folder: Path, names: Sequence[str]) -> Path | None:
+    """The file with one of these names, which may be patterns; None: there is none.
+
+    Raises:
+        DataError: several files match.
+    """
     for name in names:
         matches = sorted(path for ending in ("", ".gz", ".zst") for path in folder.glob(name + ending))
         if len(matches) > 1:

@@ -100,8 +100,8 @@ class OptimizerConfig(AdamWConfig):
     warmup_steps: PositiveInt = 10_000
     """Steps over which the learning rate rises from 0."""
     decay_share: Annotated[float, Range(gt=0, le=1)] = 1.0
-    """Share of the run, at its end, in which the learning rate falls to 0; before it, the rate stays at its peak
-    (warm-up, stable, decay: WSD). 1: it falls from the end of the warm-up."""
+    """Share of the run (or of each of its stages), at the end, in which the learning rate falls to 0. Before it,
+    the rate stays at its peak (warm-up, stable, decay: WSD). 1: it falls from the end of the warm-up."""
     matrices: Literal["adamw", "muon"] = "adamw"
     """Optimizer of the matrices of blocks; everything else is trained with AdamW. muon: momentum that is
     orthogonalized (Jordan et al. 2024); its updates are as large as AdamW's."""
@@ -117,6 +117,8 @@ class OptimizerConfig(AdamWConfig):
     base ELECTRA."""
 
     def problems(self) -> Iterator[str]:
+        if self.matrices != "muon" and self.muon_momentum != 0.95:
+            yield "muon_momentum: is for matrices muon; leave it out"
         if self.decay_share < 1 and (self.warmup_over_decay or self.steps_before):
             other = "warmup_over_decay" if self.warmup_over_decay else "steps_before"
             yield f"decay_share: with {other} the decay starts at step 0; leave one of them out"

@@ -51,15 +51,16 @@ class HealthMonitor:
         self.named: list[str] = []
         self.losses: list[float] = []
         self.speeds: list[float] = []
+        self.parts: list[str] = []
 
     def state_dict(self) -> dict[str, Any]:
         """The state to save in a checkpoint, so that a resumed run has the same findings as an uninterrupted
         one."""
-        return {"named": self.named, "losses": self.losses, "speeds": self.speeds}
+        return {"named": self.named, "losses": self.losses, "speeds": self.speeds, "parts": self.parts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.named, self.losses = list(state["named"]), list(state["losses"])
-        self.speeds = list(state["speeds"])
+        self.speeds, self.parts = list(state["speeds"]), list(state.get("parts", []))
 
     def check_plan(self, *, steps: int, warmup_steps: int, epochs: float) -> list[Finding]:
         """Findings that are certain once the length of the run is known."""
@@ -67,6 +68,9 @@ class HealthMonitor:
 
     def check_report(self, metrics: Metrics) -> list[Finding]:
         """Findings from one report (an object of metrics.jsonl)."""
+        parts = sorted(name for name in metrics if name.endswith("_loss"))
+        if parts != self.parts:  # another stage, whose loss has other parts
+            self.parts, self.losses = parts, []
         findings = self._new(self._report_findings(metrics))
         self.losses = [*self.losses, metrics["loss"]][-WINDOW:]
         self.speeds = [*self.speeds, metrics["tokens_per_second"]][-WINDOW:]

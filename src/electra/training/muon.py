@@ -27,6 +27,8 @@ ADAMW_SIZE = 0.2
 class Muon(torch.optim.Optimizer):
     """Muon for matrices, and another optimizer for all other parameters.
 
+    As for the fused optimizers of PyTorch, `found_inf` and `grad_scale` must be set before each step.
+
     Args:
         groups: parameter groups of matrices. `parts` is the number of matrices that are one above another in a
             parameter, such as the projections of queries, keys and values.
@@ -50,6 +52,7 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         super().__init__(groups, {"lr": lr, "weight_decay": weight_decay, "parts": 1})
         self.others, self.momentum, self.matrix_groups = others, momentum, list(self.param_groups)
+        self.state.update(others.state)
         others.state = self.state
         self.param_groups += others.param_groups
 
@@ -94,6 +97,8 @@ def _shape(parameter: Tensor) -> tuple[int, ...]:
 
 def orthogonalize(x_NRC: Tensor) -> Tensor:
     """Return matrices with the same singular vectors, whose singular values are between about .7 and 1.2.
+
+    Values below about a thousandth of the norm stay smaller.
 
     On an accelerator products are computed in bfloat16.
     """

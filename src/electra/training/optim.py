@@ -11,8 +11,6 @@ from electra.training.config import OptimizerConfig
 from electra.training.muon import Muon
 from electra.training.sharding import local_shard
 
-PROJECTIONS = "query_key_value"
-"""Name of layers with three matrices one above another: those of queries, keys and values."""
 _LARGE_STEP = 1e6
 """A step count t at which 1 - β^t is 1 in double precision, for any β up to 0.9999."""
 
@@ -29,6 +27,7 @@ def build_optimizer(
     by_group: dict[tuple[float, bool], list[Tensor]] = {}
     muon_groups: dict[int, list[Tensor]] = {}
     parts = _block_matrices(module) if config.matrices == "muon" else {}
+    assert not parts or rate_scales is None, "Muon has one learning rate for all matrices"
     for name, parameter in module.named_parameters():
         if name in parts:
             muon_groups.setdefault(parts[name], []).append(parameter)
@@ -66,14 +65,15 @@ def build_optimizer(
 
 
 def _block_matrices(module: nn.Module) -> dict[str, int]:
-    """The names of the weights of linear layers of encoders' blocks, each with its number of matrices."""
+    """The names of the weights of linear layers of encoders' blocks, each with its number of stacked matrices."""
     matrices = {}
     for encoder_name, encoder in module.named_modules():
         if isinstance(encoder, EncoderModule):
             prefix = f"{encoder_name}.blocks".lstrip(".")
             for name, layer in encoder.blocks.named_modules(prefix=prefix):
                 if isinstance(layer, nn.Linear):
-                    matrices[f"{name}.weight"] = 3 if name.endswith(PROJECTIONS) else 1
+                    stacked = encoder.stacked_matrices.get(name.rpartition(".")[2], 1)
+                    matrices[f"{name}.weight"] = stacked
     return matrices
 
 

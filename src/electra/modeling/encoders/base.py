@@ -8,7 +8,7 @@ shape (`x_BLD`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -297,6 +297,14 @@ class EncoderModule(nn.Module):
     config: EncoderConfig
     embeddings: Any
     blocks: nn.ModuleList
+
+    @property
+    def stacked_matrices(self) -> Mapping[str, int]:
+        """The number of matrices that are one above another in the weight of a linear layer, by the layer's name.
+
+        Muon orthogonalizes each of them on its own.
+        """
+        return {"query_key_value": 3, "key_value": 2}
 
     @property
     def token_table(self) -> AnyEmbedding:

@@ -297,6 +297,11 @@ class ModernBertEncoder(EncoderModule):
         if config.depth_scaled_init:
             self._scale_output_layers()
 
+    @property
+    def stacked_matrices(self) -> dict[str, int]:
+        gated = {"inner": 2} if self.config.gated_feed_forward else {}
+        return {**super().stacked_matrices, **gated}
+
     @torch.no_grad()
     def _scale_output_layers(self) -> None:
         """Divide the initial weights by which blocks add to their input."""
