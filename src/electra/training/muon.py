@@ -78,7 +78,7 @@ class Muon(torch.optim.Optimizer):
         update = grad.lerp(momentum, self.momentum)  # Nesterov's
         matrices_NRC = update.unflatten(1, (group["parts"], -1)).flatten(0, 1)
         size = ADAMW_SIZE * max(matrices_NRC.shape[1:]) ** 0.5
-        update = orthogonalize(matrices_NRC).view_as(update) * (is_finite * group["lr"] * size)
+        update = orthogonalize(matrices_NRC).reshape(update.shape) * (is_finite * group["lr"] * size)
         decay = 1 - is_finite * group["lr"] * group["weight_decay"]
         torch._foreach_mul_(parameters, decay)
         torch._foreach_sub_(parameters, list(update.unbind()))
