@@ -83,7 +83,7 @@ def test_only_matrices_of_blocks_are_orthogonalized_and_stacked_ones_one_by_one(
     for name, parameter in module.named_parameters():
         change = parameter.detach() - before[name]
         states = optimizer.state[parameter].keys()
-        if "blocks" in name and parameter.ndim == 2 and name.endswith("weight"):
+        if "blocks" in name and parameter.ndim == 2 and "segments" not in name:
             layer = name.split(".")[-2]
             one = layer == "inner" and build is relative
             for part in change.chunk(1 if one else STACKED.get(layer, 1)):
