@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from electra import EncoderConfig, EncoderModule, register_encoder
 from electra.config import PositiveInt
+from electra.modeling.flops import Convention, Network
 from electra.modeling.init import initialize
 
 
@@ -27,7 +28,7 @@ class ConvolutionConfig(EncoderConfig):
     kernel_size: PositiveInt = 5
     """Number of tokens that a convolution reads at once; an odd number."""
 
-    position_table = False  # no longest input
+    limits_length = False  # no longest input
 
     def build(self, *, query_stream: bool = False) -> "ConvolutionEncoder":
         return ConvolutionEncoder(self)
@@ -37,7 +38,7 @@ class ConvolutionConfig(EncoderConfig):
         if self.kernel_size % 2 == 0:
             yield f"kernel_size: must be odd, got {self.kernel_size}"
 
-    def flop_terms(self, length: int, **_: Any) -> dict[str, float]:
+    def flop_terms(self, network: Network, length: int, convention: Convention) -> dict[str, float]:
         """Per token and layer: a multiplication for each channel and neighbor, and two dense layers."""
         tokens = self.layers * length
         return {

@@ -110,8 +110,8 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
             yield f"frequency_share: comes before a generator, and fakes is {self.fakes}; set it to 0"
         if self.unigram_power != 1 and not (self.fakes in ("unigram", "same-tag") or self.frequency_share):
             yield (
-                f"unigram_power: is for fakes unigram and same-tag, and for frequency_share, not {self.fakes} "
-                "alone; leave it out"
+                f"unigram_power: is for fakes unigram and same-tag, not {self.fakes}, unless frequency_share is "
+                "set; leave it out"
             )
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
