@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.modernbert import ModernBertConfig
 from electra.modeling.encoders.relative import RelativeConfig
 from electra.training.config import OptimizerConfig
@@ -13,20 +14,20 @@ from electra.training.muon import Muon, orthogonalize
 from electra.training.optim import build_optimizer, load_optimizer_state_dict, optimizer_state_dict
 
 
-def relative() -> nn.Module:
+def built(config: type[EncoderConfig]) -> nn.Module:
     torch.manual_seed(0)
-    return RelativeConfig(
-        layers=1, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=2, vocabulary_size=60,
-        initializer_range=0.05,
-    ).build()  # fmt: skip
-
-
-def encoder() -> nn.Module:
-    torch.manual_seed(0)
-    return ModernBertConfig(
+    return config(
         layers=2, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=2, vocabulary_size=60,
         initializer_range=0.05,
     ).build()  # fmt: skip
+
+
+def relative() -> nn.Module:
+    return built(RelativeConfig)
+
+
+def encoder() -> nn.Module:
+    return built(ModernBertConfig)
 
 
 def set_gradients(module: nn.Module, seed: int) -> None:

@@ -31,7 +31,6 @@ ALPHA = 10.0
 """The penalty of the ridge regression, on standardized states."""
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -274,7 +274,7 @@ class EncoderConfig(ABC):
     def variant(cls, table: Table) -> tuple[type["EncoderConfig"], Table]:
         """Return the config class for a TOML table, and the table without settings of other kinds.
 
-        Files of earlier versions have `positions` (learnt or relative) in place of `kind`; it is still read.
+        Files of earlier versions have `positions` in place of `kind`; it is still read.
 
         Raises:
             ValueError: two settings contradict each other.
