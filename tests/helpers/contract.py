@@ -22,10 +22,19 @@ MODEL = BertConfig(
 )  # fmt: skip
 SMALLER = GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2)
 ALIKE = GeneratorConfig(hidden_size=32, feed_forward_size=64, heads=2)
+
+
+def _trigrams() -> torch.Tensor:
+    """Each word is followed by the next two."""
+    first = torch.arange(5, 3 + WORDS)
+    return (first * MODEL.vocabulary_size + first + 2) * MODEL.vocabulary_size + first + 1
+
+
 TABLES = {
     "counts_V": torch.cat([torch.zeros(5), torch.arange(WORDS, 0, -1)]).long(),
     "continues_V": torch.arange(5 + WORDS) % 5 == 4,
     "tags_V": torch.cat([torch.zeros(5), 1 + torch.arange(WORDS) % 3]).long(),
+    "trigrams_M": _trigrams(),
 }
 KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
     name: (make_objective_config(discriminator_weight=weight, **settings), shape)  # type: ignore[arg-type]
@@ -40,6 +49,8 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("uniform fakes", 5.0, SMALLER, {"fakes": "uniform"}),
         ("unigram fakes", 5.0, SMALLER, {"fakes": "unigram", "unigram_power": 0.5}),
         ("same-tag fakes", 5.0, SMALLER, {"fakes": "same-tag"}),
+        ("bigram fakes", 5.0, SMALLER, {"fakes": "bigram"}),
+        ("trigram fakes", 5.0, SMALLER, {"fakes": "trigram", "unigram_power": 0.5}),
         ("frozen generator", 5.0, SMALLER, {"fakes": "frozen", "sharing": "none"}),
         ("top 3", 5.0, SMALLER, {"top_k": 3, "final_temperature": 0.5}),
         ("frequency first", 5.0, SMALLER, {"frequency_share": 0.5, "unigram_power": 0.5}),

@@ -5,13 +5,19 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.modernbert import ModernBertConfig
 from electra.modeling.encoders.relative import RelativeConfig
 from electra.training.config import OptimizerConfig
 from electra.training.muon import Muon, orthogonalize
-from electra.training.optim import build_optimizer, load_optimizer_state_dict, optimizer_state_dict
+from electra.training.optim import (
+    build_optimizer,
+    load_optimizer_state_dict,
+    optimizer_state_dict,
+    update_flops,
+)
 
 
 def built(config: type[EncoderConfig]) -> nn.Module:
@@ -93,6 +99,16 @@ def test_only_matrices_of_blocks_are_orthogonalized_and_stacked_ones_one_by_one(
             assert states == {"momentum_buffer"}
         else:
             assert states == {"step", "exp_avg", "exp_avg_sq"}, name
+
+
+def test_its_flops_are_those_that_torch_counts() -> None:
+    module = relative()
+    set_gradients(module, 1)
+    optimizer = build_optimizer(module, OptimizerConfig(matrices="muon"))
+    with FlopCounterMode(display=False) as counter:
+        step(optimizer)
+    assert update_flops(module, OptimizerConfig(matrices="muon")) == counter.get_total_flops() > 0
+    assert update_flops(module, OptimizerConfig()) == 0
 
 
 def test_the_others_are_trained_without_bias_correction_if_that_is_set() -> None:

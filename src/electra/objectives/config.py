@@ -169,6 +169,11 @@ class ObjectiveConfig(ABC):
         return self.fakes == "same-tag"
 
     @property
+    def needs_trigrams(self) -> bool:
+        """Whether replaced tokens are drawn from trigrams of the training text."""
+        return self.fakes in ("bigram", "trigram")
+
+    @property
     def sharing(self) -> Sharing:
         """The weights that the generator shares with the discriminator."""
         return "none"

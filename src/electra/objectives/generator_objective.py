@@ -21,7 +21,8 @@ from electra.modeling.sharing import EmbeddingSharing
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, Sections, SentenceLossConfig, Sharing
 from electra.objectives.description import ELECTRA_PAPER, ModelDescription
-from electra.objectives.generators import FrequencySampler, Generator
+from electra.objectives.frequency_sampler import FrequencySampler
+from electra.objectives.generators import Generator
 from electra.objectives.masking import (
     Masking,
     attention_mask_of,
@@ -31,6 +32,7 @@ from electra.objectives.masking import (
     text_mask,
 )
 from electra.objectives.metrics import MaskedLanguageModelMetrics
+from electra.objectives.ngram_sampler import NgramSampler
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss
 from electra.objectives.stream_memory import StreamMemory
@@ -39,6 +41,7 @@ from electra.objectives.vocabulary import FakesKind
 DRAWING = "generator, to draw samples"
 """The name of the generator's second forward pass, in FLOP counts."""
 WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
+BY_FREQUENCY: tuple[FakesKind, ...] = ("unigram", "bigram", "trigram", "same-tag")
 TABLE_SHARING: dict[str, EmbeddingSharing] = {
     "tokens": "tokens", "embeddings": "tables", "detached": "detached", "disentangled": "disentangled",
 }  # fmt: skip
@@ -56,9 +59,11 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
     fakes: FakesKind = "generator"
     """Source of the replaced tokens. generator: a generator that is trained together with the network. frozen: a
     pre-trained generator (init.generator) that is not trained. uniform: any token. unigram: tokens by their
-    frequency. same-tag: by their frequency among tokens of the same part of speech (`electra data tags`)."""
+    frequency. same-tag: by their frequency among tokens of the same part of speech (`electra data tags`). bigram:
+    as often as the training text has them after the token before. trigram: between the two tokens beside them."""
     unigram_power: NonNegativeFloat = 1.0
-    """For unigram and same-tag, and with frequency_share: frequencies are raised to this power."""
+    """For unigram and same-tag, and with frequency_share: frequencies are raised to this power. The same for
+    bigram and trigram, where the training text does not have the context."""
     frequency_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """For fakes generator: share of the run, at its start, in which tokens are drawn by their frequency (unigram).
     The generator is not computed and not trained there. It then starts without a warm-up of its own."""
@@ -108,10 +113,10 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
             yield "sharing: a frozen generator cannot share weights; set it to none"
         if self.frequency_share and self.fakes != "generator":
             yield f"frequency_share: comes before a generator, and fakes is {self.fakes}; set it to 0"
-        if self.unigram_power != 1 and not (self.fakes in ("unigram", "same-tag") or self.frequency_share):
+        if self.unigram_power != 1 and not (self.fakes in BY_FREQUENCY or self.frequency_share):
             yield (
-                f"unigram_power: is for fakes unigram and same-tag, not {self.fakes}, unless frequency_share is "
-                "set; leave it out"
+                f"unigram_power: is for fakes {', '.join(BY_FREQUENCY)}, not {self.fakes}, unless frequency_share "
+                "is set; leave it out"
             )
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
@@ -177,7 +182,7 @@ class GeneratorObjective(Objective):
         self.sentences: SentenceLoss | None = None
         if config.sentence_loss != "none":
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)
-        self.frequency_sampler: FrequencySampler | None = None
+        self.sampler: FrequencySampler | NgramSampler | None = None
         self.generator: Generator | None = None
         if config.has_generator:
             self._add_networks(model, parts.generator.encoder(model))
@@ -185,7 +190,8 @@ class GeneratorObjective(Objective):
             self.encoder = model.build()
         by_frequency: FakesKind = "unigram" if config.has_generator else config.fakes
         if (config.frequency_share or not config.has_generator) and vocabulary.can_sample(by_frequency):
-            self.frequency_sampler = FrequencySampler(by_frequency, vocabulary, power=config.unigram_power)
+            kind = NgramSampler if by_frequency in ("bigram", "trigram") else FrequencySampler
+            self.sampler = kind(by_frequency, vocabulary, power=config.unigram_power)
         self.samples_by_frequency = not config.has_generator or config.frequency_share > 0
         if config.frequency_share:
             self.has_unused_parameters = True
@@ -280,8 +286,8 @@ class GeneratorObjective(Objective):
         uniforms_n = self.sampling_uniforms(batch, masking)
         if self.generator is not None and not self.samples_by_frequency:
             return self.generator.sample(batch, masking, mask, uniforms_n)
-        assert self.frequency_sampler is not None, f"objective.fakes {self.config.fakes} needs tables of the data"
-        samples_n: Tensor = self.frequency_sampler(masking.gather(batch.input_ids_BL), uniforms_n)
+        assert self.sampler is not None, f"objective.fakes {self.config.fakes} needs tables of the data"
+        samples_n: Tensor = self.sampler(batch.input_ids_BL, masking, uniforms_n)
         return samples_n
 
     def attention_mask(self, batch: Batch) -> AttentionMask:

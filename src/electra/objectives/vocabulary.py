@@ -1,6 +1,6 @@
-"""Tables over the vocabulary that objectives need: special tokens, counts, word starts, part-of-speech tags.
+"""Tables over the vocabulary that objectives need: special tokens, counts, parts of speech, trigrams.
 
-Shapes: V entries of the vocabulary, n ordinary (not special) entries.
+Shapes: V entries of the vocabulary, n ordinary (not special) entries, M trigrams of the text.
 """
 
 from typing import Literal
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from electra.data.tokenizer import SpecialTokens
 
-FakesKind = Literal["generator", "frozen", "uniform", "unigram", "same-tag"]
+FakesKind = Literal["generator", "frozen", "uniform", "unigram", "bigram", "trigram", "same-tag"]
 """Source of replaced tokens (see objective.fakes)."""
 
 
@@ -23,6 +23,7 @@ class Vocabulary(nn.Module):
         counts_V: the number of occurrences of each token in the training text.
         continues_V: True if a token continues the word before it (such as WordPiece's "##ing").
         tags_V: the part of speech of each token, as a number.
+        trigrams_M: the trigrams of the training text (data/ngrams.py), with `size` as factor.
     """
 
     usable_n: Tensor
@@ -30,6 +31,7 @@ class Vocabulary(nn.Module):
     counts_V: Tensor | None
     continues_V: Tensor | None
     tags_V: Tensor | None
+    trigrams_M: Tensor | None
 
     def __init__(
         self,
@@ -40,12 +42,16 @@ class Vocabulary(nn.Module):
         counts_V: Tensor | None = None,
         continues_V: Tensor | None = None,
         tags_V: Tensor | None = None,
+        trigrams_M: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.special, self.size = special, size
         self.entries = size if entries is None else min(entries, size)
         usable = torch.tensor([token for token in range(self.entries) if token not in special.ids])
-        tables = {"usable_n": usable, "counts_V": counts_V, "continues_V": continues_V, "tags_V": tags_V}
+        tables = {
+            "usable_n": usable, "counts_V": counts_V, "continues_V": continues_V, "tags_V": tags_V,
+            "trigrams_M": trigrams_M,
+        }  # fmt: skip
         for name, table in tables.items():
             self.register_buffer(name, table, persistent=False)
 
@@ -56,5 +62,8 @@ class Vocabulary(nn.Module):
 
     def can_sample(self, fakes: FakesKind) -> bool:
         """Whether these tables are enough to sample replacements of this kind."""
-        needed = {"uniform": self.usable_n, "unigram": self.counts_V, "same-tag": self.tags_V}[fakes]
+        needed = {
+            "uniform": self.usable_n, "unigram": self.counts_V, "same-tag": self.tags_V,
+            "bigram": self.trigrams_M, "trigram": self.trigrams_M,
+        }[fakes]  # fmt: skip
         return needed is not None and not self.usable_n.is_meta

@@ -18,6 +18,7 @@ from electra.data.collate import Batch, collate
 from electra.data.example_index import ExampleIndex, read_index, write_index
 from electra.data.examples import ExampleSet
 from electra.data.mixture import Mixture
+from electra.data.ngrams import trigram_table
 from electra.data.sampling import Rows, Sampler, step_seed
 from electra.data.shards import Split, TokenData
 from electra.data.streams import StreamOrder, check_stream
@@ -159,7 +160,11 @@ def vocabulary_tables(config: PretrainConfig, data: TokenData) -> dict[str, torc
             )
         tables["tags_V"] = torch.from_numpy(tags.tags_V)
     size = config.model.vocabulary_size
-    return {name: F.pad(table, (0, size - len(table))) for name, table in tables.items()}
+    tables = {name: F.pad(table, (0, size - len(table))) for name, table in tables.items()}
+    if config.objective.needs_trigrams:
+        logger.info("counting trigrams of the training text, to draw replaced tokens from")
+        tables["trigrams_M"] = torch.from_numpy(trigram_table(data.train, size=size, special=data.special.ids))
+    return tables
 
 
 def _check_batch_sizes(config: PretrainConfig) -> None:

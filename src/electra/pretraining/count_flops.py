@@ -14,6 +14,7 @@ from electra.objectives.base import ExportableNetwork
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.resolve import resolve_without_data
 from electra.training.cost_estimate import flops_per_sequence
+from electra.training.optim import update_flops
 
 REFERENCE = "reference"
 """Folder below the presets with the models that the paper compares."""
@@ -50,7 +51,7 @@ class FlopsCount:
     Attributes:
         terms: FLOPs of a forward pass over one training sequence, by network and term.
         inference: FLOPs of each network's forward pass over one sequence, without its head.
-        training_sequence: training FLOPs per sequence.
+        training_sequence: training FLOPs per sequence, with its share of an update.
         training: FLOPs of the whole training; None if its length is given in minutes.
         parameters: number of parameters of each exported network, without its head (BERT's pooler counts); empty
             for models of the paper, of which only the compute is known.
@@ -98,6 +99,8 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
             name: _count_parameters(network) for name, network in objective.exportable_networks().items()
         }
         sequence = flops_per_sequence(objective, length, steps=steps, convention=convention)
+        if convention == "modern":  # the paper's script counts no update
+            sequence += update_flops(objective, config.optimizer) / batch_size
         networks, sequences = objective.networks(length), config.train.sequences(steps or 0)  # of the last stage
     return FlopsCount(
         Path(model).stem if model.endswith(".toml") else model,

@@ -37,7 +37,8 @@ def dry_run(config: PretrainConfig, *, fresh: bool = False) -> "DryRun":
         documents = packed_documents(config, data)
     with torch.device("meta"):
         objective = build_objective(config, SpecialTokens(0, 1, 2, 3, 4))
-    estimate = estimate_cost(objective, config.train, length=config.packing.sequence_length, documents=documents)
+    length = config.packing.sequence_length
+    estimate = estimate_cost(objective, config.train, config.optimizer, length=length, documents=documents)
     return DryRun(config, estimate, int(names[-1].removeprefix("step-")) if names else None)
 
 

@@ -23,7 +23,7 @@ from electra.studies.arms import StudySetup
 from electra.studies.finetuning import finetune_config
 from electra.studies.runs import scored_network
 from electra.studies.scores import score_task
-from electra.training.optim import build_optimizer
+from electra.training.optim import build_optimizer, update_flops
 from electra.training.update import Update
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ def measure_flops_per_second(config: PretrainConfig, data: TokenData) -> float:
     length = config.packing.sequence_length
     networks = tuple(objective.networks(length).items())
     flops = config.train.batch_size * length * flops_per_token(networks, parts.batches.documents or ((length, 1),))
+    flops += update_flops(objective, config.optimizer)
     return flops / statistics.median(seconds[WARM_UP_STEPS:])
 
 

@@ -14,6 +14,7 @@ from electra.pretraining.build import packed_documents
 from electra.studies.arms import ArmConfigs, StudySetup, meta_objective
 from electra.training.config import TrainConfig
 from electra.training.cost_estimate import count_parameters, flops_per_sequence
+from electra.training.optim import update_flops
 from electra.training.tracking import format_duration
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class ArmCost:
     label: str
     parameters: int
     flops_per_sequence: float
+    """Of the networks and, divided by the batch size, of the update."""
     flops: float
     train: TrainConfig
     warmup_steps: int
@@ -124,6 +126,7 @@ def plan_study(setup: StudySetup, configs: ArmConfigs, data: TokenData, *, seeds
         objective = meta_objective(config)
         length, documents = config.packing.sequence_length, packed_documents(config, data)
         flops = flops_per_sequence(objective, length, steps=config.train.steps, documents=documents)
+        flops += update_flops(objective, config.optimizer) / config.train.batch_size
         parameters, warmup = count_parameters(objective), config.optimizer.warmup_steps
         arms.append(ArmCost(arm.name, arm.label, parameters, flops, setup.flops, config.train, warmup))
     return StudyPlan(setup, tuple(arms), seeds)

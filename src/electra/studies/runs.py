@@ -163,7 +163,8 @@ def _measure_size(config: PretrainConfig) -> dict[str, float]:
     objective = meta_objective(config)
     networks = objective.exportable_networks()
     network = networks[scored_network(networks)]
-    memory = estimate_cost(objective, config.train, length=config.packing.sequence_length).memory
+    length = config.packing.sequence_length
+    memory = estimate_cost(objective, config.train, config.optimizer, length=length).memory
     return {"parameters": count_parameters(network.encoder, network.head), "memory": memory}
 
 

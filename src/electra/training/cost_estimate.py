@@ -9,7 +9,8 @@ from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Convention, Documents, flops_per_token
 from electra.modeling.kernels.cross_entropy import ROWS
 from electra.objectives.base import NetworkName, Objective, TrainableModule
-from electra.training.config import TrainConfig
+from electra.training.config import OptimizerConfig, TrainConfig
+from electra.training.optim import update_flops
 from electra.training.precision import PRECISIONS, PrecisionName, product_flops
 from electra.training.tracking import format_duration
 
@@ -118,7 +119,12 @@ def flops_per_sequence(
 
 
 def estimate_cost(
-    objective: Objective, config: TrainConfig, *, length: int, documents: Documents | None = None
+    objective: Objective,
+    config: TrainConfig,
+    optimizer: OptimizerConfig,
+    *,
+    length: int,
+    documents: Documents | None = None,
 ) -> CostEstimate:
     """Estimate the cost of a run; the objective can be on the meta device.
 
@@ -140,8 +146,10 @@ def estimate_cost(
     vocabulary = max(network.encoder.config.vocabulary_size for network in networks.values())
     head = 3.0 * ROWS * vocabulary * 4
     tokens = config.batch_size * length
-    sequences = config.sequences(config.steps) if config.steps else config.batch_size
+    steps = config.steps or 1
+    sequences = config.sequences(steps) if config.steps else config.batch_size
     flops = sequences * flops_per_sequence(objective, length, steps=config.steps, documents=documents)
+    flops += steps * update_flops(objective, optimizer)
     speed = product_flops(dtype, device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILIZATION
     return CostEstimate(

@@ -95,6 +95,12 @@ def _shape(parameter: Tensor) -> tuple[int, ...]:
     return tuple(parameter.shape)
 
 
+def orthogonalization_flops(rows: int, columns: int) -> float:
+    """Operations of the products for one matrix; a multiply-add is 2 operations."""
+    short, long = sorted((rows, columns))
+    return ITERATIONS * (4.0 * short**2 * long + 2.0 * short**3)
+
+
 def orthogonalize(x_NRC: Tensor) -> Tensor:
     """Return matrices with the same singular vectors, whose singular values are between about .7 and 1.2.
 

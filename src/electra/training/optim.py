@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from electra.modeling.encoders.base import EncoderModule
 from electra.training.config import OptimizerConfig
-from electra.training.muon import Muon
+from electra.training.muon import Muon, orthogonalization_flops
 from electra.training.sharding import local_shard
 
 _LARGE_STEP = 1e6
@@ -62,6 +62,13 @@ def build_optimizer(
         weight_decay=config.weight_decay,
         momentum=config.muon_momentum,
     )
+
+
+def update_flops(module: nn.Module, config: OptimizerConfig) -> float:
+    """Operations of the matrix products of one update: those of Muon; all others are elementwise."""
+    parts = _block_matrices(module) if config.matrices == "muon" else {}
+    shapes = [(parts[name], parameter.shape) for name, parameter in module.named_parameters() if name in parts]
+    return sum(number * orthogonalization_flops(rows // number, columns) for number, (rows, columns) in shapes)
 
 
 def _block_matrices(module: nn.Module) -> dict[str, int]:

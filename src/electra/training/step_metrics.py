@@ -76,7 +76,7 @@ class MetricAccumulator:
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self._pending: list[tuple[float, float, Metrics]] = []
+        self._pending: list[tuple[float, float, float, Metrics]] = []
         self._started: float | None = None  # the time at which the first pending step started
 
     def start_step(self) -> None:
@@ -87,13 +87,14 @@ class MetricAccumulator:
         """Whether the pending steps have the same metrics. If not (in a new stage), call `sync` first."""
         return not self._pending or self._pending[-1][-1].keys() == metrics.keys()
 
-    def add(self, learning_rate: float, flops: float, metrics: Metrics) -> None:
+    def add(self, learning_rate: float, flops: float, metrics: Metrics, *, update_flops: float = 0.0) -> None:
         """Add a step whose metrics the device may still be computing.
 
         Args:
             flops: FLOPs per position (token or padding).
+            update_flops: FLOPs of the step besides.
         """
-        self._pending.append((learning_rate, flops, metrics))
+        self._pending.append((learning_rate, flops, update_flops, metrics))
         self.progress.step += 1
 
     def sync(self) -> list[SkippedStep]:
@@ -111,9 +112,11 @@ class MetricAccumulator:
         seconds = (time.perf_counter() - self._started) / len(values)
         pending, self._pending, self._started = self._pending, [], None
         first, skipped = self.progress.step - len(values) + 1, []
-        for step, (learning_rate, flops, _), row in zip(itertools.count(first), pending, values, strict=False):
+        for step, (learning_rate, flops, update_flops, _), row in zip(
+            itertools.count(first), pending, values, strict=False
+        ):
             metrics = dict(zip(names, row, strict=True))
-            metrics |= {"flops": flops * metrics.pop("positions"), "seconds": seconds}
+            metrics |= {"flops": flops * metrics.pop("positions") + update_flops, "seconds": seconds}
             if not self._add_step(metrics, learning_rate):
                 in_a_row = self.progress.skipped_in_a_row
                 skipped.append(SkippedStep(step, metrics["loss"], metrics["gradient_norm"], in_a_row))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from electra.data.tokenizer import SpecialTokens
-from electra.objectives.generators import FrequencySampler
+from electra.objectives.frequency_sampler import FrequencySampler
 from electra.objectives.vocabulary import FakesKind, Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
@@ -15,7 +15,7 @@ TAGS = torch.tensor([0, 0, 0, 0, 0, 1, 1, 2, 2, 2])
 def shares(kind: FakesKind, target: int, *, power: float = 1.0, draws: int = 20_000) -> torch.Tensor:
     vocabulary = Vocabulary(SPECIAL, 10, counts_V=COUNTS, tags_V=TAGS)
     uniforms_n = torch.rand(draws, generator=torch.Generator().manual_seed(0))
-    found_n = FrequencySampler(kind, vocabulary, power=power)(torch.full((draws,), target), uniforms_n)
+    found_n = FrequencySampler(kind, vocabulary, power=power).sample(torch.full((draws,), target), uniforms_n)
     return torch.bincount(found_n, minlength=10) / draws
 
 
@@ -43,7 +43,7 @@ def test_same_tag_samples_follow_the_counts_within_the_tag() -> None:
 def test_the_ends_of_the_unit_interval_give_tokens_of_the_tag(uniform: float) -> None:
     vocabulary = Vocabulary(SPECIAL, 10, counts_V=COUNTS, tags_V=TAGS)
     fakes = FrequencySampler("same-tag", vocabulary, power=1.0)
-    found = fakes(torch.tensor([5, 9]), torch.full((2,), uniform))
+    found = fakes.sample(torch.tensor([5, 9]), torch.full((2,), uniform))
     assert TAGS[found].tolist() == [1, 2]
 
 
@@ -52,5 +52,5 @@ def test_rows_that_pad_the_table_are_never_sampled(kind: FakesKind) -> None:
     vocabulary = Vocabulary(SPECIAL, 10, entries=8, counts_V=COUNTS, tags_V=TAGS)
     assert vocabulary.usable_n.tolist() == [5, 6, 7] and vocabulary.sampled_entries == 8
     sampler = FrequencySampler(kind, vocabulary, power=0.0)
-    assert int(sampler(torch.tensor([5, 7]).repeat(500), torch.rand(1000)).max()) < 8
+    assert int(sampler.sample(torch.tensor([5, 7]).repeat(500), torch.rand(1000)).max()) < 8
     assert Vocabulary(SPECIAL, 10).sampled_entries == 0
