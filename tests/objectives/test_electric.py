@@ -12,7 +12,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveParts
 from electra.objectives.electric import Electric, ElectricConfig
-from electra.objectives.masking import MaskingConfig, text_mask
+from electra.objectives.masking import MaskingConfig, attention_mask_of, text_mask
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)
@@ -40,11 +40,11 @@ def batch(lengths: list[int]) -> Batch:
 
 def test_the_cloze_model_sees_all_tokens_but_the_one_it_predicts(electric: Electric) -> None:
     one = batch([20, 14])
-    before_BLE = electric.cloze(one)
+    before_BLE = electric.cloze(one, attention_mask_of(one))
     for position in (1, 6, 12):
         changed = one.input_ids_BL.clone()
         changed[:, position] = 299
-        after_BLE = electric.cloze(replace(one, input_ids_BL=changed))
+        after_BLE = electric.cloze(replace(one, input_ids_BL=changed), attention_mask_of(one))
         moved_BL = (after_BLE - before_BLE).abs().amax(-1) > 1e-6
         text_BL = text_mask(one.input_ids_BL, SPECIAL)
         assert not moved_BL[:, position].any()
@@ -63,11 +63,14 @@ def test_the_loss_equals_the_formula_of_the_paper(electric: Electric) -> None:
         position = masking.positions_BN[row, slot]
         corrupted_BL[row, position] = samples_n.view_as(masking.used_BN)[row, slot]
         sampled_BL[row, position] = True
-    logits_BLV = electric.cloze(one) @ electric.left.embeddings.token.weight.T + electric.cloze_head.bias
+    logits_BLV = (
+        electric.cloze(one, attention_mask_of(one)) @ electric.left.embeddings.token.weight.T
+        + electric.cloze_head.bias
+    )
     text_BL = text_mask(one.input_ids_BL, SPECIAL)
     cloze_loss = F.cross_entropy(logits_BLV[text_BL], one.input_ids_BL[text_BL])
     log_q_BL = logits_BLV.log_softmax(-1).gather(-1, corrupted_BL[..., None]).squeeze(-1)
-    z_BL = electric.energies(corrupted_BL, one) + log_q_BL + math.log(0.15 / 0.85)
+    z_BL = electric.energies(corrupted_BL, one, attention_mask_of(one)) + log_q_BL + math.log(0.15 / 0.85)
     noise_loss = F.binary_cross_entropy_with_logits(z_BL[text_BL], sampled_BL[text_BL].float())
     torch.testing.assert_close(output.parts["generator_loss"], cloze_loss.detach(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(output.loss, cloze_loss + 50 * noise_loss, rtol=1e-5, atol=1e-5)

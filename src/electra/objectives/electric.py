@@ -37,7 +37,7 @@ from electra.modeling.kernels.cross_entropy import (
     log_probabilities,
     sampled_cross_entropy,
 )
-from electra.modeling.kernels.documents import DocumentMask
+from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import (
     ObjectiveConfig,
@@ -155,7 +155,8 @@ class Electric(Objective):
         masking = masking or self.draw_masks(batch)
         uniforms_n = _uniforms(batch, masking)
 
-        hidden_BLE = self.cloze(batch)
+        mask = attention_mask_of(batch)
+        hidden_BLE = self.cloze(batch, mask)
         table_VE, bias_V = self.left.embeddings.token.weight, self.cloze_head.bias
         text_BL = self._text_mask(ids_BL)
         negative_log_likelihood = cross_entropy(
@@ -167,7 +168,7 @@ class Electric(Objective):
 
         corrupted_BL = replace_tokens(ids_BL, samples_n, masking, self.masking)
         sampled_BL = torch.zeros_like(ids_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long()) > 0
-        energies_BL = self.energies(corrupted_BL, batch)
+        energies_BL = self.energies(corrupted_BL, batch, mask)
         logits_BL = energies_BL.float() + self._noise_log_odds(corrupted_BL, hidden_BLE)
         cross_entropy_BL = F.binary_cross_entropy_with_logits(logits_BL, sampled_BL.float(), reduction="none")
         discriminator_loss = (cross_entropy_BL * self._loss_mask(batch)).sum() / counts["discriminator"]
@@ -192,13 +193,13 @@ class Electric(Objective):
         masking = draw_masks(batch, self.masking, self.vocabulary)
         return replace(masking, masked_BN=masking.used_BN, input_ids_BL=batch.input_ids_BL)
 
-    def cloze(self, batch: Batch) -> Tensor:
+    def cloze(self, batch: Batch, mask: AttentionMask) -> Tensor:
         """The output of the cloze head for both towers at every position (B, L, E).
 
         The first and last tokens of a row or document have no neighbor on one side; a state of its other end takes
         the place, without a meaning.
         """
-        ids_BL, segments_BL, mask = batch.input_ids_BL, batch.segment_ids_BL, attention_mask_of(batch)
+        ids_BL, segments_BL = batch.input_ids_BL, batch.segment_ids_BL
         if isinstance(mask, DocumentMask):
             left_BLD = compute_states(self.left, ids_BL, segments_BL, replace(mask, direction="left"))
             right_BLD = compute_states(self.right, ids_BL, segments_BL, replace(mask, direction="right"))
@@ -215,9 +216,9 @@ class Electric(Objective):
         hidden_BLE: Tensor = self.cloze_head(torch.cat([before_BLD, after_BLD], dim=-1))
         return hidden_BLE
 
-    def energies(self, ids_BL: Tensor, batch: Batch) -> Tensor:
+    def energies(self, ids_BL: Tensor, batch: Batch, mask: AttentionMask) -> Tensor:
         """The discriminator's energies (B, L)."""
-        states_BLD = compute_states(self.encoder, ids_BL, batch.segment_ids_BL, attention_mask_of(batch))
+        states_BLD = compute_states(self.encoder, ids_BL, batch.segment_ids_BL, mask)
         energies_BL: Tensor = self.head(states_BLD)
         return energies_BL
 
@@ -229,7 +230,8 @@ class Electric(Objective):
             for batch, unigram_batch in batches:
                 ids_BL = batch.input_ids_BL
                 text_BL, masking = self._text_mask(ids_BL), self.draw_masks(batch)
-                hidden_BLE = self.cloze(batch)
+                mask = attention_mask_of(batch)
+                hidden_BLE = self.cloze(batch, mask)
                 samples_N = cloze.add(
                     masking.gather(hidden_BLE),
                     self.left.embeddings.token.weight,
@@ -240,11 +242,11 @@ class Electric(Objective):
                     sampling=self.sampling,
                 )
                 corrupted_BL = replace_tokens(ids_BL, samples_N, masking, self.masking)
-                z_BL = self.energies(corrupted_BL, batch) + self._noise_log_odds(corrupted_BL, hidden_BLE)
+                z_BL = self.energies(corrupted_BL, batch, mask) + self._noise_log_odds(corrupted_BL, hidden_BLE)
                 samples.add(z_BL[text_BL], (corrupted_BL != ids_BL)[text_BL])
                 # With the energy only, because the exported network has no log q.
                 unigram_BL = unigram_batch.input_ids_BL
-                unigram.add(self.energies(unigram_BL, batch)[text_BL], (unigram_BL != ids_BL)[text_BL])
+                unigram.add(self.energies(unigram_BL, batch, mask)[text_BL], (unigram_BL != ids_BL)[text_BL])
         return cloze.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()}
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:

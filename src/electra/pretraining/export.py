@@ -154,12 +154,11 @@ def trained_length(config: PretrainConfig, name: NetworkName) -> int:
     positions.
     """
     length, init, model = config.packing.sequence_length, config.init, config.model
-    has_table = model.limits_length and model.longest_input(1) == 1  # rotary positions exist for any length
-    shares_positions = has_table and config.objective.sharing not in ("none", "tokens")
+    shares_positions = model.has_position_table and config.objective.sharing not in ("none", "tokens")
     if name == "generator" and config.objective.sharing != "all" and not shares_positions:
         return max(length, init.generator_trained_length)
     if init.discriminator is not None and not init.trained_length:  # a run of an earlier version
-        return model.max_positions if has_table else length
+        return model.max_positions if model.has_position_table else length
     return max(length, init.trained_length)
 
 

@@ -148,13 +148,20 @@ class EncoderConfig(ABC):
         """Which tokens a token attends to."""
         return "left" if "left-to-right" in self.capabilities else "both"
 
+    @property
+    def has_position_table(self) -> bool:
+        """Whether positions are learned: the rows of their table behind the longest trained input are random."""
+        return self.limits_length
+
     def longest_input(self, trained_length: int) -> int:
         """Return the longest input in tokens of a network that was trained on inputs of some length.
 
         It is that length if positions are learned, because later rows of their table are random, and if longer
         texts have another way, such as a memory. Rotary positions exist for any length.
         """
-        return min(trained_length, self.max_positions) if self.limits_length else trained_length
+        if self.has_position_table:
+            return min(trained_length, self.max_positions)
+        return self.max_positions if self.limits_length else trained_length
 
     @property
     def share_layers(self) -> str:

@@ -101,10 +101,9 @@ class ModernBertConfig(EncoderConfig):
     def head_style(self) -> HeadStyle:
         return HeadStyle(bias=self.bias, norm_bias=self.norm_bias, prediction_head=True, projects_after_norm=True)
 
-    def longest_input(self, trained_length: int) -> int:
-        if self.position_encoding == "rotary":
-            return self.max_positions
-        return super().longest_input(trained_length)
+    @property
+    def has_position_table(self) -> bool:
+        return self.position_encoding == "learned"
 
     def is_local(self, layer: int) -> bool:
         """Whether a block attends within a window only."""
