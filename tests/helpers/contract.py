@@ -54,6 +54,12 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("frozen generator", 5.0, SMALLER, {"fakes": "frozen", "sharing": "none"}),
         ("top 3", 5.0, SMALLER, {"top_k": 3, "final_temperature": 0.5}),
         ("frequency first", 5.0, SMALLER, {"frequency_share": 0.5, "unigram_power": 0.5}),
+        (
+            "frequency first, trigram",
+            5.0,
+            SMALLER,
+            {"fakes": "trigram", "frequency_share": 0.5, "unigram_power": 0.5},
+        ),
         ("correction", 5.0, SMALLER, {"correction_weight": 2.0}),
         (
             "generator first, correction",

@@ -39,6 +39,15 @@ def test_samples_are_those_of_the_frequencies_then_those_of_the_generator() -> N
     assert not torch.equal(samples(early), samples(late))
 
 
+def test_trigrams_can_come_after_the_frequencies() -> None:
+    by_frequency, by_trigram = objective("unigram fakes"), objective("trigram fakes")
+    for step, same in ((4, by_frequency), (5, by_trigram)):
+        ours = objective("frequency first, trigram")
+        assert isinstance(ours, GeneratorObjective) and isinstance(same, GeneratorObjective)
+        ours.begin_step(step, 10)
+        assert torch.equal(samples(ours), samples(same))
+
+
 def test_the_generator_is_neither_trained_nor_counted_before() -> None:
     for step, trained in ((4, False), (5, True)):
         ours = at(step)
@@ -54,7 +63,7 @@ def test_the_generator_is_neither_trained_nor_counted_before() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"objective.fakes": "unigram"}, "frequency_share: comes before a generator, and fakes is unigram"),
+        ({"objective.fakes": "unigram"}, "frequency_share: is for fakes generator, bigram, trigram, not unigram"),
         ({"objective.kind": "adversarial"}, "frequency_share: has no effect on adversarial"),
         ({"objective.kind": "two-stage"}, "two stages have a share of their own, first_share"),
         (

@@ -41,6 +41,8 @@ from electra.objectives.vocabulary import FakesKind
 DRAWING = "generator, to draw samples"
 """The name of the generator's second forward pass, in FLOP counts."""
 WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
+HARD: tuple[FakesKind, ...] = ("generator", "bigram", "trigram")
+"""Sources that fit the context, so that an untrained network learns little from them."""
 BY_FREQUENCY: tuple[FakesKind, ...] = ("unigram", "bigram", "trigram", "same-tag")
 TABLE_SHARING: dict[str, EmbeddingSharing] = {
     "tokens": "tokens", "embeddings": "tables", "detached": "detached", "disentangled": "disentangled",
@@ -65,8 +67,9 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
     """For unigram and same-tag, and with frequency_share: frequencies are raised to this power. The same for
     bigram and trigram, where the training text does not have the context."""
     frequency_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
-    """For fakes generator: share of the run, at its start, in which tokens are drawn by their frequency (unigram).
-    The generator is not computed and not trained there. It then starts without a warm-up of its own."""
+    """For fakes generator, bigram and trigram: share of the run, at its start, in which tokens are drawn by their
+    frequency (unigram). A generator is not computed and not trained there. It then starts without a warm-up of its
+    own."""
     temperature: PositiveFloat = 1.0
     """The generator's logits are divided by it before a token is sampled. For adversarial with gumbel: the
     softness of its samples."""
@@ -111,8 +114,8 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
             yield "share_norm: needs objective.sharing embeddings or all"
         if self.fakes == "frozen" and self.sharing != "none":
             yield "sharing: a frozen generator cannot share weights; set it to none"
-        if self.frequency_share and self.fakes != "generator":
-            yield f"frequency_share: comes before a generator, and fakes is {self.fakes}; set it to 0"
+        if self.frequency_share and self.fakes not in HARD:
+            yield f"frequency_share: is for fakes {', '.join(HARD)}, not {self.fakes}; set it to 0"
         if self.unigram_power != 1 and not (self.fakes in BY_FREQUENCY or self.frequency_share):
             yield (
                 f"unigram_power: is for fakes {', '.join(BY_FREQUENCY)}, not {self.fakes}, unless frequency_share "
@@ -182,19 +185,15 @@ class GeneratorObjective(Objective):
         self.sentences: SentenceLoss | None = None
         if config.sentence_loss != "none":
             self.sentences = SentenceLoss(model, weight=config.sentence_weight)
-        self.sampler: FrequencySampler | NgramSampler | None = None
         self.generator: Generator | None = None
         if config.has_generator:
             self._add_networks(model, parts.generator.encoder(model))
         else:
             self.encoder = model.build()
-        by_frequency: FakesKind = "unigram" if config.has_generator else config.fakes
-        if (config.frequency_share or not config.has_generator) and vocabulary.can_sample(by_frequency):
-            kind = NgramSampler if by_frequency in ("bigram", "trigram") else FrequencySampler
-            self.sampler = kind(by_frequency, vocabulary, power=config.unigram_power)
-        self.samples_by_frequency = not config.has_generator or config.frequency_share > 0
-        if config.frequency_share:
-            self.has_unused_parameters = True
+        self.sampler = None if config.has_generator else self._build_sampler(config.fakes)
+        self.first_sampler = self._build_sampler("unigram") if config.frequency_share else None
+        self.in_first_part = config.frequency_share > 0
+        self.has_unused_parameters = self.in_first_part and config.has_generator
         self.memory = StreamMemory(model)
         self.add_heads(model)
 
@@ -214,6 +213,13 @@ class GeneratorObjective(Objective):
         self.generator = Generator(
             generator, MaskedLanguageModelHead(shape), sampling=self.sampling, frozen=self.config.fakes == "frozen"
         )
+
+    def _build_sampler(self, fakes: FakesKind) -> FrequencySampler | NgramSampler | None:
+        """Build a source of replaced tokens that is no network; None: its tables are missing."""
+        if not self.vocabulary.can_sample(fakes):
+            return None
+        kind = NgramSampler if fakes in ("bigram", "trigram") else FrequencySampler
+        return kind(fakes, self.vocabulary, power=self.config.unigram_power)
 
     def _build_generator_encoder(self, shape: EncoderConfig) -> EncoderModule:
         """Build the generator's encoder, which may share tables with the full-size encoder, or be the same
@@ -236,7 +242,7 @@ class GeneratorObjective(Objective):
         """Set where the samples of this step come from, and their temperature."""
         if self.config.frequency_share:
             assert steps is not None, "with frequency_share the number of steps is fixed"
-            self.samples_by_frequency = step < self.config.frequency_share * steps
+            self.in_first_part = step < self.config.frequency_share * steps
         if self.generator is not None and self.config.final_temperature and steps:
             first, last = self.config.temperature, self.config.final_temperature
             now = first + (last - first) * min(1.0, step / steps)
@@ -257,7 +263,7 @@ class GeneratorObjective(Objective):
         masking = masking or self.draw_masks(batch)
         mask = self.attention_mask(batch)
         loss = None
-        if self.generator is not None and self.config.trains_generator and not self.samples_by_frequency:
+        if self.generator is not None and self.config.trains_generator and not self.in_first_part:
             loss, drawn_n = self.generator(batch, masking, mask, self.sampling_uniforms(batch, masking))
             if samples_n is None and self.config.sampling_dropout:
                 samples_n = drawn_n
@@ -274,7 +280,7 @@ class GeneratorObjective(Objective):
             memory: the generator's memory during the evaluation, if it has one.
         """
         masking, mask = self.draw_masks(batch), self.attention_mask(batch)
-        if self.generator is None or self.samples_by_frequency:
+        if self.generator is None or self.in_first_part:
             samples_n = self.sample(batch, masking, mask)
         else:
             uniforms_n = self.sampling_uniforms(batch, masking)
@@ -284,10 +290,11 @@ class GeneratorObjective(Objective):
     def sample(self, batch: Batch, masking: Masking, mask: AttentionMask) -> Tensor:
         """Sample a token for every slot (n), without dropout and without a gradient."""
         uniforms_n = self.sampling_uniforms(batch, masking)
-        if self.generator is not None and not self.samples_by_frequency:
+        if self.generator is not None and not self.in_first_part:
             return self.generator.sample(batch, masking, mask, uniforms_n)
-        assert self.sampler is not None, f"objective.fakes {self.config.fakes} needs tables of the data"
-        samples_n: Tensor = self.sampler(batch.input_ids_BL, masking, uniforms_n)
+        sampler = self.first_sampler if self.in_first_part else self.sampler
+        assert sampler is not None, f"objective.fakes {self.config.fakes} needs tables of the data"
+        samples_n: Tensor = sampler(batch.input_ids_BL, masking, uniforms_n)
         return samples_n
 
     def attention_mask(self, batch: Batch) -> AttentionMask:
@@ -313,7 +320,7 @@ class GeneratorObjective(Objective):
 
     def generator_networks(self, length: int) -> Iterator[tuple[str, Network]]:
         """The networks that are computed besides the full-size network."""
-        if self.generator is None or self.samples_by_frequency:
+        if self.generator is None or self.in_first_part:
             return
         share = max_predictions(length, self.masking.share) / length
         network = self.generator.network(share)
