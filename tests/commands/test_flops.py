@@ -30,6 +30,7 @@ from electra.objectives.replaced_token import ReplacedToken
 from electra.objectives.sentences import with_cls_position
 from electra.pretraining.config import PretrainConfig, build_objective, with_vocabulary
 from electra.pretraining.count_flops import count_flops, paper_rows
+from electra.pretraining.dry_run import dry_run
 
 SPECIAL = SpecialTokens(0, 1, 2, 3, 4)
 ORIGINAL = {
@@ -132,6 +133,19 @@ SETTINGS: dict[str, list[str]] = {
 
 WITHOUT_DROPOUT = [name for name, settings in SETTINGS.items() if "objective.kind=adversarial" not in settings]
 """Whose samples may come from a pass of their own; those of adversarial ones may not."""
+
+
+def test_the_update_of_muon_counts_once_a_step(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    text = 'extends = "modern-nano"\n[train]\nsteps = 10\nbatch_size = 8\nbatch_ramp_steps = 4\n[optimizer]\n'
+    file.write_text(text)
+    adamw = count_flops(str(file), "modern")
+    file.write_text(text + 'matrices = "muon"\n')
+    muon, paper = (count_flops(str(file), convention) for convention in ("modern", "paper"))
+    assert adamw.training is not None and muon.training is not None
+    assert adamw.update == paper.update == 0 < muon.update
+    assert muon.training == pytest.approx(adamw.training + 10 * muon.update)
+    assert dry_run(load_config(PretrainConfig, str(file)), fresh=True).cost.flops == pytest.approx(muon.training)
 
 
 @pytest.mark.parametrize(

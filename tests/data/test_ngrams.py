@@ -9,6 +9,7 @@ import pytest
 
 from electra.data import ngrams
 from electra.data.shards import Split
+from electra.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,13 @@ def test_special_tokens_are_context_only() -> None:
 
 def test_the_number_of_tokens_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ngrams, "TOKENS", 5)
-    found = ngrams.trigram_table(split([5, 6, 7], [6, 7, 8, 9], [5, 5, 5]), size=10, special=())
-    assert decoded(found, 10) == [(5, 7, 6)]
-    assert len(ngrams.trigram_table(split([5], [6]), size=10, special=())) == 0
+    found = ngrams.trigram_table(split([5, 6, 7, 5, 5, 5], [8, 9, 5, 5]), size=10, special=())
+    assert decoded(found, 10) == [(5, 7, 6)]  # half of each shard
+
+
+def test_no_text_and_too_large_a_vocabulary_are_refused() -> None:
+    for empty in (split(), split([5], [6, 7])):
+        with pytest.raises(DataError, match="has no three tokens in a row"):
+            ngrams.trigram_table(empty, size=10, special=())
+    with pytest.raises(DataError, match="a vocabulary of 3,000,000 entries is too large"):
+        ngrams.trigram_table(split([5, 6, 7]), size=3_000_000, special=())

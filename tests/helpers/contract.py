@@ -24,17 +24,18 @@ SMALLER = GeneratorConfig(hidden_size=16, feed_forward_size=32, heads=2)
 ALIKE = GeneratorConfig(hidden_size=32, feed_forward_size=64, heads=2)
 
 
-def _trigrams() -> torch.Tensor:
-    """Each word is followed by the next two."""
-    first = torch.arange(5, 3 + WORDS)
-    return (first * MODEL.vocabulary_size + first + 2) * MODEL.vocabulary_size + first + 1
+def trigrams(size: int) -> torch.Tensor:
+    """Any three words, the first word of the vocabulary most often between two others."""
+    first, last, middle = torch.cartesian_prod(*3 * [torch.arange(5, 5 + WORDS)]).T
+    middle = torch.where((first + last + middle) % 2 == 0, 5, middle)
+    return ((first * size + last) * size + middle).sort().values
 
 
 TABLES = {
     "counts_V": torch.cat([torch.zeros(5), torch.arange(WORDS, 0, -1)]).long(),
     "continues_V": torch.arange(5 + WORDS) % 5 == 4,
     "tags_V": torch.cat([torch.zeros(5), 1 + torch.arange(WORDS) % 3]).long(),
-    "trigrams_M": _trigrams(),
+    "trigrams_M": trigrams(MODEL.vocabulary_size),
 }
 KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
     name: (make_objective_config(discriminator_weight=weight, **settings), shape)  # type: ignore[arg-type]

@@ -41,6 +41,8 @@ def test_samples_are_those_of_the_frequencies_then_those_of_the_generator() -> N
 
 def test_trigrams_can_come_after_the_frequencies() -> None:
     by_frequency, by_trigram = objective("unigram fakes"), objective("trigram fakes")
+    assert isinstance(by_frequency, GeneratorObjective) and isinstance(by_trigram, GeneratorObjective)
+    assert not torch.equal(samples(by_frequency), samples(by_trigram))
     for step, same in ((4, by_frequency), (5, by_trigram)):
         ours = objective("frequency first, trigram")
         assert isinstance(ours, GeneratorObjective) and isinstance(same, GeneratorObjective)

@@ -27,16 +27,16 @@ class Tokens:
     tokens: np.ndarray
 
 
-def draw(kind: str, row: list[int], *, text: list[int] = TEXT) -> dict[int, float]:
-    """How often tokens are drawn for the middle of a row of three tokens."""
+def draw(kind: str, row: list[int], *, text: list[int] = TEXT, slot: int = 1) -> dict[int, float]:
+    """How often tokens are drawn for a slot of a row of three tokens."""
     split = Split([Tokens(np.array(text, np.uint16))])  # type: ignore[list-item]
     trigrams_M = torch.from_numpy(trigram_table(split, size=SIZE, special=SPECIAL.ids))
     counts_V = torch.zeros(SIZE, dtype=torch.int64)
     counts_V[15] = 10**9
     vocabulary = Vocabulary(SPECIAL, SIZE, counts_V=counts_V, trigrams_M=trigrams_M)
     ids_BL = torch.tensor([row]).repeat(DRAWS, 1)
-    slots_BN = torch.ones((DRAWS, 1), dtype=torch.int64)
-    used_BN = slots_BN > 0
+    slots_BN = torch.full((DRAWS, 1), slot)
+    used_BN = slots_BN >= 0
     masking = Masking(slots_BN, used_BN, used_BN, ids_BL)
     uniforms_n = torch.arange(DRAWS) / DRAWS
     sampler = NgramSampler(kind, vocabulary, power=1.0)  # type: ignore[arg-type]
@@ -69,6 +69,12 @@ def test_the_next_shorter_context_is_used_if_there_is_no_other_token() -> None:
     assert draw("trigram", [5, 6, 14]) == draw("bigram", [5, 6, 14])
     assert draw("trigram", [14, 6, 7]) == draw("bigram", [14, 6, 7])  # nothing follows 14
     assert draw("bigram", [14, 6, 7])[15] == 1.0
+
+
+def test_the_ends_of_a_row_are_no_neighbors() -> None:
+    # The text has 6 between 5 and 7, but 5 is the last token of the row here, not the one before the first.
+    assert draw("trigram", [8, 7, 5], slot=0) == draw("trigram", [8, 7, 14], slot=0)
+    assert draw("trigram", [7, 5, 8], slot=2) == draw("trigram", [14, 5, 8], slot=2)
 
 
 def test_special_tokens_are_not_drawn() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from contract import KINDS, MODEL, SPECIAL, TABLES, WORDS, batch
+from contract import KINDS, MODEL, SPECIAL, TABLES, WORDS, batch, trigrams
 from torch.nn import functional as F
 
 from electra.objectives.masking import MaskingConfig
@@ -12,8 +12,8 @@ from electra.pretraining.config import PretrainConfig, build_objective
 
 PADDING = 40
 NAMES = (
-    "replaced-token", "top 3", "uniform fakes", "unigram fakes", "same-tag fakes", "electric", "gumbel",
-    "reinforce",
+    "replaced-token", "top 3", "uniform fakes", "unigram fakes", "trigram fakes", "same-tag fakes",
+    "electric", "gumbel", "reinforce",
 )  # fmt: skip
 
 
@@ -25,7 +25,8 @@ def test_rows_behind_the_tokenizer_are_not_sampled(name: str, padded: bool) -> N
     model, entries = replace(MODEL, vocabulary_size=MODEL.vocabulary_size + PADDING), 5 + WORDS
     masking = MaskingConfig(share=0.25, mask_share=0.5, random_share=0.5)
     settings = PretrainConfig(model=model, generator=generator, objective=config, masking=masking)
-    tables = {key: F.pad(table, (0, PADDING)) for key, table in TABLES.items()}
+    tables = {key: F.pad(table, (0, PADDING)) for key, table in TABLES.items() if key != "trigrams_M"}
+    tables["trigrams_M"] = trigrams(model.vocabulary_size)
     ours = build_objective(settings, SPECIAL, tables, entries=entries if padded else None)
     whole, found = batch(16, seed=1), []
     found.append(ours(whole).debug["corrupted_ids"])

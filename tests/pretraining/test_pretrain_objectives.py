@@ -222,7 +222,10 @@ def test_a_frozen_pretrained_generator(both: bool, tried: Callable[..., Pretrain
         (["masking.kind=word"], "did you mean 'words'"),
         (["objective.hand_over=false"], "hand_over: is for two-stage, and the objective is replaced-token"),
         (["objective.anneal=linear"], "anneal: is for adversarial"),
-        (["objective.unigram_power=0.5"], "unigram_power: is for fakes unigram and same-tag, not generator"),
+        (
+            ["objective.unigram_power=0.5"],
+            "unigram_power: is for fakes unigram, bigram, trigram, same-tag, not generator",
+        ),
         (["objective.kind=two-stage", "objective.first_share=1"], "first_share: must be above 0 and below 1"),
     ],
 )

@@ -108,7 +108,19 @@ def test_its_flops_are_those_that_torch_counts() -> None:
     with FlopCounterMode(display=False) as counter:
         step(optimizer)
     assert update_flops(module, OptimizerConfig(matrices="muon")) == counter.get_total_flops() > 0
+    assert optimizer.flops == counter.get_total_flops()  # type: ignore[attr-defined]
     assert update_flops(module, OptimizerConfig()) == 0
+
+
+def test_weights_that_are_not_trained_cost_nothing() -> None:
+    module = encoder()
+    all_flops = update_flops(module, OptimizerConfig(matrices="muon"))
+    first, second = module.blocks  # type: ignore[attr-defined]
+    first.requires_grad_(False)
+    optimizer = build_optimizer(module, OptimizerConfig(matrices="muon"))
+    set_gradients(second, 1)
+    step(optimizer)
+    assert optimizer.flops == update_flops(module, OptimizerConfig(matrices="muon")) < all_flops  # type: ignore[attr-defined]
 
 
 def test_the_others_are_trained_without_bias_correction_if_that_is_set() -> None:

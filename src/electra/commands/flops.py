@@ -128,7 +128,7 @@ def _summary(models: list[FlopsCount]) -> Table:
             model.name,
             _millions(model.parameters),
             f"{model.batch_size:,}",
-            _number(model.training_sequence * model.batch_size),
+            _number(model.training_sequence * model.batch_size + model.update),
             f"{model.steps:,}" if model.steps else "by the clock",
             _number(model.training),
             f"{model.training / models[0].training:.3g}" if model.training and models[0].training else "",

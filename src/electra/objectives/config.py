@@ -17,7 +17,7 @@ from electra.modeling.encoders.tables import with_kind_of_positions
 from electra.objectives.base import Objective
 from electra.objectives.description import ModelDescription
 from electra.objectives.masking import MaskingConfig
-from electra.objectives.vocabulary import FakesKind, Vocabulary
+from electra.objectives.vocabulary import NGRAMS, FakesKind, Vocabulary
 from electra.registry import encoders, objectives
 
 DEFAULT_OBJECTIVE = "replaced-token"
@@ -171,7 +171,7 @@ class ObjectiveConfig(ABC):
     @property
     def needs_trigrams(self) -> bool:
         """Whether replaced tokens are drawn from trigrams of the training text."""
-        return self.fakes in ("bigram", "trigram")
+        return self.fakes in NGRAMS
 
     @property
     def sharing(self) -> Sharing:

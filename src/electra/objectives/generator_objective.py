@@ -36,14 +36,14 @@ from electra.objectives.ngram_sampler import NgramSampler
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss
 from electra.objectives.stream_memory import StreamMemory
-from electra.objectives.vocabulary import FakesKind
+from electra.objectives.vocabulary import NGRAMS, FakesKind
 
 DRAWING = "generator, to draw samples"
 """The name of the generator's second forward pass, in FLOP counts."""
 WITH_GENERATOR: tuple[FakesKind, ...] = ("generator", "frozen")
-HARD: tuple[FakesKind, ...] = ("generator", "bigram", "trigram")
-"""Sources that fit the context, so that an untrained network learns little from them."""
-BY_FREQUENCY: tuple[FakesKind, ...] = ("unigram", "bigram", "trigram", "same-tag")
+AFTER_FREQUENCY: tuple[FakesKind, ...] = ("generator", *NGRAMS)
+"""Sources that frequency_share can precede."""
+BY_FREQUENCY: tuple[FakesKind, ...] = ("unigram", *NGRAMS, "same-tag")
 TABLE_SHARING: dict[str, EmbeddingSharing] = {
     "tokens": "tokens", "embeddings": "tables", "detached": "detached", "disentangled": "disentangled",
 }  # fmt: skip
@@ -62,10 +62,11 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
     """Source of the replaced tokens. generator: a generator that is trained together with the network. frozen: a
     pre-trained generator (init.generator) that is not trained. uniform: any token. unigram: tokens by their
     frequency. same-tag: by their frequency among tokens of the same part of speech (`electra data tags`). bigram:
-    as often as the training text has them after the token before. trigram: between the two tokens beside them."""
+    as often as the training text has them after the token before. trigram: other tokens, as often as the text has
+    them between the two tokens beside them."""
     unigram_power: NonNegativeFloat = 1.0
-    """For unigram and same-tag, and with frequency_share: frequencies are raised to this power. The same for
-    bigram and trigram, where the training text does not have the context."""
+    """For unigram and same-tag, and with frequency_share: frequencies are raised to this power. bigram and trigram
+    use it only where they draw as unigram."""
     frequency_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """For fakes generator, bigram and trigram: share of the run, at its start, in which tokens are drawn by their
     frequency (unigram). A generator is not computed and not trained there. It then starts without a warm-up of its
@@ -89,7 +90,7 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
     sampling_dropout: bool = True
     """Sample from the generator's training pass, with dropout (original: true). False costs another pass."""
     disallow_correct: bool = False
-    """Never sample the original token."""
+    """Never sample the original token from the generator."""
 
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **SentenceLossConfig.not_ignored, "fakes": (), "temperature": (), "final_temperature": (), "top_k": (),
@@ -114,8 +115,8 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
             yield "share_norm: needs objective.sharing embeddings or all"
         if self.fakes == "frozen" and self.sharing != "none":
             yield "sharing: a frozen generator cannot share weights; set it to none"
-        if self.frequency_share and self.fakes not in HARD:
-            yield f"frequency_share: is for fakes {', '.join(HARD)}, not {self.fakes}; set it to 0"
+        if self.frequency_share and self.fakes not in AFTER_FREQUENCY:
+            yield f"frequency_share: is for fakes {', '.join(AFTER_FREQUENCY)}, not {self.fakes}; set it to 0"
         if self.unigram_power != 1 and not (self.fakes in BY_FREQUENCY or self.frequency_share):
             yield (
                 f"unigram_power: is for fakes {', '.join(BY_FREQUENCY)}, not {self.fakes}, unless frequency_share "
@@ -127,7 +128,7 @@ class GeneratorObjectiveConfig(SentenceLossConfig):
             yield "train.minutes: objective.frequency_share needs a fixed number of steps; give train.steps"
         init = sections.init
         if self.frequency_share and (init.from_ is not None or init.has_generator):
-            yield "objective.frequency_share: the generator is trained already; set it to 0"
+            yield "objective.frequency_share: the run starts from trained networks; set it to 0"
         if self.fakes == "frozen" and not init.has_generator and init.from_ is None:
             yield "objective.fakes: frozen needs a pre-trained generator; set init.generator"
 
@@ -193,7 +194,8 @@ class GeneratorObjective(Objective):
         self.sampler = None if config.has_generator else self._build_sampler(config.fakes)
         self.first_sampler = self._build_sampler("unigram") if config.frequency_share else None
         self.in_first_part = config.frequency_share > 0
-        self.has_unused_parameters = self.in_first_part and config.has_generator
+        if self.in_first_part and config.has_generator:
+            self.has_unused_parameters = True
         self.memory = StreamMemory(model)
         self.add_heads(model)
 
@@ -218,8 +220,8 @@ class GeneratorObjective(Objective):
         """Build a source of replaced tokens that is no network; None: its tables are missing."""
         if not self.vocabulary.can_sample(fakes):
             return None
-        kind = NgramSampler if fakes in ("bigram", "trigram") else FrequencySampler
-        return kind(fakes, self.vocabulary, power=self.config.unigram_power)
+        sampler = NgramSampler if fakes in NGRAMS else FrequencySampler
+        return sampler(fakes, self.vocabulary, power=self.config.unigram_power)
 
     def _build_generator_encoder(self, shape: EncoderConfig) -> EncoderModule:
         """Build the generator's encoder, which may share tables with the full-size encoder, or be the same

@@ -5,42 +5,47 @@ Shapes: B batch, L length, N slots a row, n = B × N, M trigrams, V vocabulary.
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from electra.objectives.frequency_sampler import FrequencySampler
 from electra.objectives.masking import Masking
-from electra.objectives.vocabulary import FakesKind, Vocabulary
+from electra.objectives.vocabulary import NGRAMS, FakesKind, Vocabulary
 
 
 class NgramSampler(nn.Module):
     """Samples replacements that the training text has between the same neighbors.
 
     The neighbors are those of the original text. The distributions are those of a trigram or bigram model without
-    smoothing; where the text has no other token, the next shorter context is used, at last none.
+    smoothing.
 
     Args:
-        kind: trigram: a token that stands between the same two tokens, never the original one; if there is none,
-            as for bigram. bigram: a token that follows the same token, which can be the original one; if there is
-            none, as for unigram.
+        kind: trigram: another token that stands between the same two tokens; if the text has none, as for bigram.
+            bigram: a token that follows the same token, which can be the original one; if there is none, as for
+            unigram.
         power: exponent of the frequencies for unigram.
     """
 
-    trigrams_M: Tensor
-
     def __init__(self, kind: FakesKind, vocabulary: Vocabulary, *, power: float) -> None:
         super().__init__()
-        assert vocabulary.trigrams_M is not None and kind in ("bigram", "trigram")
-        self.kind, self.size = kind, vocabulary.size
+        assert vocabulary.trigrams_M is not None and len(vocabulary.trigrams_M) > 0 and kind in NGRAMS
+        self.kind, self.vocabulary = kind, vocabulary
         self.unigram = FrequencySampler("unigram", vocabulary, power=power)
-        self.register_buffer("trigrams_M", vocabulary.trigrams_M, persistent=False)
+
+    @property
+    def trigrams_M(self) -> Tensor:
+        """The table; it is not a buffer of its own, because it is large."""
+        assert self.vocabulary.trigrams_M is not None
+        return self.vocabulary.trigrams_M
 
     def forward(self, ids_BL: Tensor, masking: Masking, uniforms_n: Tensor) -> Tensor:
         """Sample a replacement for each slot (n)."""
-        targets_n, size = masking.gather(ids_BL), self.size
-        first_n = masking.gather(ids_BL.roll(1, 1)) * size
+        targets_n, size, pad = masking.gather(ids_BL), self.vocabulary.size, self.vocabulary.special.pad
+        around_BL = F.pad(ids_BL, (1, 1), value=pad)
+        first_n = masking.gather(around_BL[:, :-2]) * size
         samples_n, found_n = self._draw(first_n * size, (first_n + size) * size, uniforms_n)
         samples_n = torch.where(found_n, samples_n, self.unigram.sample(targets_n, uniforms_n))
         if self.kind == "trigram":
-            start_n = (first_n + masking.gather(ids_BL.roll(-1, 1))) * size
+            start_n = (first_n + masking.gather(around_BL[:, 2:])) * size
             others_n, found_n = self._draw(start_n, start_n + size, uniforms_n, start_n + targets_n)
             samples_n = torch.where(found_n, others_n, samples_n)
         return samples_n
@@ -63,4 +68,4 @@ class NgramSampler(nn.Module):
         if excluded_n is not None:
             index_n = torch.where(index_n >= left_n, index_n + skipped_n, index_n)
         index_n = index_n.clamp(max=len(self.trigrams_M) - 1)
-        return self.trigrams_M[index_n] % self.size, count_n > 0
+        return self.trigrams_M[index_n] % self.vocabulary.size, count_n > 0

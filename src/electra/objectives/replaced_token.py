@@ -76,6 +76,7 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
             if self.has_generator
             else ("some of the words of a text are replaced")
         )
+        source = "of its generator" if self.has_generator else "that no network chose"
         return ModelDescription(
             title="ELECTRA discriminator",
             text=(
@@ -87,7 +88,7 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
             generator="generator" if self.has_generator else None,
             uses=("To find words that do not fit their context, such as slips and errors of speech recognition.",),
             limits=(
-                "It was trained on the replacements of its generator: its probabilities say whether a word looks\n"
+                f"It was trained on replacements {source}: its probabilities say whether a word looks\n"
                 "  *sampled*. They do not measure grammar, truth or authorship.",
             ),
         )

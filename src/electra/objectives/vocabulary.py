@@ -12,6 +12,8 @@ from electra.data.tokenizer import SpecialTokens
 
 FakesKind = Literal["generator", "frozen", "uniform", "unigram", "bigram", "trigram", "same-tag"]
 """Source of replaced tokens (see objective.fakes)."""
+NGRAMS: tuple[FakesKind, ...] = ("bigram", "trigram")
+"""Those that are drawn from trigrams of the training text."""
 
 
 class Vocabulary(nn.Module):

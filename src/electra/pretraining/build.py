@@ -104,7 +104,10 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
     objective = build_objective(
-        config, data.special, vocabulary_tables(config, data), entries=data.vocabulary_size
+        config,
+        data.special,
+        vocabulary_tables(config, data) | _trigrams(config, data),
+        entries=data.vocabulary_size,
     )
     if warm_start is not None:
         initialize(objective, config, data, warm_start)
@@ -160,11 +163,16 @@ def vocabulary_tables(config: PretrainConfig, data: TokenData) -> dict[str, torc
             )
         tables["tags_V"] = torch.from_numpy(tags.tags_V)
     size = config.model.vocabulary_size
-    tables = {name: F.pad(table, (0, size - len(table))) for name, table in tables.items()}
-    if config.objective.needs_trigrams:
-        logger.info("counting trigrams of the training text, to draw replaced tokens from")
-        tables["trigrams_M"] = torch.from_numpy(trigram_table(data.train, size=size, special=data.special.ids))
-    return tables
+    return {name: F.pad(table, (0, size - len(table))) for name, table in tables.items()}
+
+
+def _trigrams(config: PretrainConfig, data: TokenData) -> dict[str, torch.Tensor]:
+    """The trigrams of the training text, if replaced tokens are drawn from them."""
+    if not config.objective.needs_trigrams:
+        return {}
+    logger.info("sorting trigrams of the training text, to draw replaced tokens from")
+    table_M = trigram_table(data.train, size=config.model.vocabulary_size, special=data.special.ids)
+    return {"trigrams_M": torch.from_numpy(table_M)}
 
 
 def _check_batch_sizes(config: PretrainConfig) -> None:

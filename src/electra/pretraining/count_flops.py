@@ -51,7 +51,8 @@ class FlopsCount:
     Attributes:
         terms: FLOPs of a forward pass over one training sequence, by network and term.
         inference: FLOPs of each network's forward pass over one sequence, without its head.
-        training_sequence: training FLOPs per sequence, with its share of an update.
+        training_sequence: training FLOPs per sequence.
+        update: FLOPs of the optimizer in a step (Muon); the paper's script counts none.
         training: FLOPs of the whole training; None if its length is given in minutes.
         parameters: number of parameters of each exported network, without its head (BERT's pooler counts); empty
             for models of the paper, of which only the compute is known.
@@ -65,6 +66,7 @@ class FlopsCount:
     terms: dict[str, dict[str, float]]
     inference: dict[str, float]
     training_sequence: float
+    update: float
     training: float | None
     parameters: dict[str, int]
 
@@ -87,6 +89,7 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
         reference = load_config(ReferenceConfig, source)
         networks, length, batch_size = reference.networks(), reference.length, reference.batch_size
         parameters: dict[str, int] = {}
+        update = 0.0
         steps: int | None = reference.steps
         sequence, sequences = training_flops(networks, length, convention), batch_size * reference.steps
     else:
@@ -99,8 +102,7 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
             name: _count_parameters(network) for name, network in objective.exportable_networks().items()
         }
         sequence = flops_per_sequence(objective, length, steps=steps, convention=convention)
-        if convention == "modern":  # the paper's script counts no update
-            sequence += update_flops(objective, config.optimizer) / batch_size
+        update = update_flops(objective, config.optimizer) if convention == "modern" else 0.0
         networks, sequences = objective.networks(length), config.train.sequences(steps or 0)  # of the last stage
     return FlopsCount(
         Path(model).stem if model.endswith(".toml") else model,
@@ -111,7 +113,8 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
         {name: forward_terms(network, length, convention) for name, network in networks.items()},
         {n: inference_flops(network, length, convention) for n, network in networks.items() if network.layers},
         sequence,
-        None if steps is None else sequence * sequences,
+        update,
+        None if steps is None else sequence * sequences + update * steps,
         parameters,
     )
 

@@ -31,17 +31,27 @@ class ArmCost:
     label: str
     parameters: int
     flops_per_sequence: float
-    """Of the networks and, divided by the batch size, of the update."""
+    flops_per_update: float
+    """Of the optimizer."""
     flops: float
     train: TrainConfig
     warmup_steps: int
 
     def steps(self, budget_fraction: float) -> int:
         """The number of steps whose FLOPs come nearest to a fraction of the budget."""
-        sequences, ramp = budget_fraction * self.flops / self.flops_per_sequence, self.train.batch_ramp_steps
-        if sequences < self.train.sequences(ramp):
-            return sum(self.train.sequences(step) <= sequences for step in range(1, ramp + 1))
-        return ramp + round((sequences - self.train.sequences(ramp)) / self.train.batch_size)
+        budget, ramp = budget_fraction * self.flops, self.train.batch_ramp_steps
+        if budget < self.flops_of(ramp):
+            return sum(self.flops_of(step) <= budget for step in range(1, ramp + 1))
+        return ramp + round((budget - self.flops_of(ramp)) / self.flops_per_step)
+
+    def flops_of(self, steps: int) -> float:
+        """The FLOPs of a run of some steps."""
+        return self.train.sequences(steps) * self.flops_per_sequence + steps * self.flops_per_update
+
+    @property
+    def flops_per_step(self) -> float:
+        """The FLOPs of a step after the ramp of the batch size."""
+        return self.flops_per_sequence * self.train.batch_size + self.flops_per_update
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,7 @@ class StudyPlan:
         steps = {arm.name: arm.steps(smallest) for arm in self.arms}
         if short := [f"{name}: {count} steps" for name, count in steps.items() if count < MIN_STEPS]:
             where = "" if smallest == 1 else f" at {smallest:g} of it"
-            required = max(arm.flops_per_sequence * arm.train.sequences(MIN_STEPS) for arm in self.arms) / smallest
+            required = max(arm.flops_of(MIN_STEPS) for arm in self.arms) / smallest
             raise ConfigError(
                 f"--budget: too small{where}; an arm needs {MIN_STEPS} steps for one evaluation; give at least "
                 f"{math.ceil(required / 1e9) * 1e9:.4g} FLOPs:\n  " + "\n  ".join(short)
@@ -91,9 +101,8 @@ class StudyPlan:
         columns = ("arm", "description", "parameters", "FLOPs per step", "steps")
         table = Table(*columns, title=study.title, title_justify="left")
         for arm in self.arms:
-            flops = arm.flops_per_sequence * arm.train.batch_size
             name = f"{arm.name} (control)" if arm.name == study.control else arm.name
-            table.add_row(name, arm.label, f"{arm.parameters:,}", f"{flops:.3e}", f"{arm.steps(1):,}")
+            table.add_row(name, arm.label, f"{arm.parameters:,}", f"{arm.flops_per_step:.3e}", f"{arm.steps(1):,}")
         fractions = study.budget_fractions
         at = "" if fractions == (1.0,) else f" at {', '.join(f'{one:g}' for one in fractions)} of it"
         runs = len(self.arms) * len(fractions) * self.seeds
@@ -126,7 +135,7 @@ def plan_study(setup: StudySetup, configs: ArmConfigs, data: TokenData, *, seeds
         objective = meta_objective(config)
         length, documents = config.packing.sequence_length, packed_documents(config, data)
         flops = flops_per_sequence(objective, length, steps=config.train.steps, documents=documents)
-        flops += update_flops(objective, config.optimizer) / config.train.batch_size
+        update = update_flops(objective, config.optimizer)
         parameters, warmup = count_parameters(objective), config.optimizer.warmup_steps
-        arms.append(ArmCost(arm.name, arm.label, parameters, flops, setup.flops, config.train, warmup))
+        arms.append(ArmCost(arm.name, arm.label, parameters, flops, update, setup.flops, config.train, warmup))
     return StudyPlan(setup, tuple(arms), seeds)

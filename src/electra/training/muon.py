@@ -40,6 +40,8 @@ class Muon(torch.optim.Optimizer):
     """1 if the gradient is not finite: the step then changes nothing. 0 otherwise."""
     grad_scale: Tensor
     """The gradient is divided by it."""
+    flops: float = 0.0
+    """Operations of the matrix products of the last step."""
 
     def __init__(
         self,
@@ -62,12 +64,14 @@ class Muon(torch.optim.Optimizer):
         assert closure is None, "a closure is not supported"
         self.others.found_inf, self.others.grad_scale = self.found_inf, self.grad_scale  # type: ignore[attr-defined]
         self.others.step()
+        self.flops = 0.0
         for group in self.matrix_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             for _, same_shape in groupby(sorted(parameters, key=_shape), key=_shape):
-                self._update(list(same_shape), group)
+                self.flops += self._update(list(same_shape), group)
 
-    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> float:
+        """Update parameters of the same shape; return the operations of the matrix products."""
         buffers = [self._buffer(parameter) for parameter in parameters]
         grad = torch.stack([parameter.grad for parameter in parameters]) / self.grad_scale  # type: ignore[misc]
         momentum = torch.stack(buffers)
@@ -82,6 +86,7 @@ class Muon(torch.optim.Optimizer):
         decay = 1 - is_finite * group["lr"] * group["weight_decay"]
         torch._foreach_mul_(parameters, decay)
         torch._foreach_sub_(parameters, list(update.unbind()))
+        return len(matrices_NRC) * orthogonalization_flops(*matrices_NRC.shape[1:])
 
     def _buffer(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]

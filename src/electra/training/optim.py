@@ -65,9 +65,13 @@ def build_optimizer(
 
 
 def update_flops(module: nn.Module, config: OptimizerConfig) -> float:
-    """Operations of the matrix products of one update: those of Muon; all others are elementwise."""
+    """Operations of the matrix products of an update of all parameters: Muon's; the others are elementwise.
+
+    A stage in which some networks are not trained has fewer.
+    """
     parts = _block_matrices(module) if config.matrices == "muon" else {}
-    shapes = [(parts[name], parameter.shape) for name, parameter in module.named_parameters() if name in parts]
+    trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    shapes = [(parts[name], parameter.shape) for name, parameter in trained if name in parts]
     return sum(number * orthogonalization_flops(rows // number, columns) for number, (rows, columns) in shapes)
 
 

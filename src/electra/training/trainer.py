@@ -21,7 +21,7 @@ from electra.training.checkpoint_io import check_identity, latest, restore, save
 from electra.training.config import TrainerConfig
 from electra.training.distributed import AgreedMaximum, broadcast_object, is_main_process, world_size
 from electra.training.health import LOSS_SPIKE, Finding, HealthMonitor
-from electra.training.optim import build_optimizer, update_flops
+from electra.training.optim import build_optimizer
 from electra.training.rollback import MAX_SKIPPED_IN_A_ROW, diverged_error, with_rollback_remedy
 from electra.training.run_context import RunContext
 from electra.training.schedule import learning_rate
@@ -76,7 +76,6 @@ class Trainer:
         )  # fmt: skip
         self.progress, self.evaluation = Progress(steps=config.train.steps), dict[str, Any]()
         self.metrics = MetricAccumulator(self.progress)
-        self.update_flops = update_flops(objective, config.optimizer)
         self.health = HealthMonitor(silent=self.options.ignored_findings)
         self.stop_signal, self.agreed_signal = StopSignal(), AgreedMaximum()
         self._saved_step = -1
@@ -137,7 +136,7 @@ class Trainer:
             if self._sync_metrics():
                 return
             self.metrics.start_step()
-        self.metrics.add(rate, flops_per_position, metrics, update_flops=self.update_flops)
+        self.metrics.add(rate, flops_per_position, metrics, update_flops=self.update.flops)
 
     def _learning_rate(self, step: int) -> float:
         config = self.config.optimizer

@@ -18,6 +18,7 @@ from electra.modeling.encoders.base import EncoderModule
 from electra.objectives.base import Counts, StepOutput, TrainableModule
 from electra.training import distributed
 from electra.training.loss_scale import LossScale
+from electra.training.muon import Muon
 from electra.training.optim import load_optimizer_state_dict, optimizer_state_dict
 from electra.training.precision import Precision
 from electra.training.sharding import (
@@ -93,6 +94,11 @@ class Update:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return {**metrics, "applied": finite}
+
+    @property
+    def flops(self) -> float:
+        """Operations of the matrix products of the last update, which only Muon has."""
+        return self.optimizer.flops if isinstance(self.optimizer, Muon) else 0.0
 
     def state_dict(self) -> dict[str, Tensor]:
         """The states of the optimizer and the loss scale, for a checkpoint."""

@@ -157,7 +157,7 @@ class EncoderConfig(ABC):
         """Return the longest input in tokens of a network that was trained on inputs of some length.
 
         It is that length if positions are learned, because later rows of their table are random, and if longer
-        texts have another way, such as a memory. Rotary positions exist for any length.
+        texts have another way, such as a memory. Rotary positions exist up to `max_positions`.
         """
         if self.has_position_table:
             return min(trained_length, self.max_positions)
