@@ -62,6 +62,7 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
             {"fakes": "trigram", "frequency_share": 0.5, "unigram_power": 0.5},
         ),
         ("correction", 5.0, SMALLER, {"correction_weight": 2.0}),
+        ("correction, negatives", 5.0, SMALLER, {"correction_weight": 2.0, "correction_negatives": 6}),
         (
             "generator first, correction",
             5.0,

@@ -1,16 +1,18 @@
 """The loss for restoring tokens, against its formula."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
-from contract import batch, objective
+from contract import MODEL, TABLES, WORDS, batch, objective
 from torch.nn import functional as F
 
 from electra.errors import ConfigError
 from electra.modeling.flops import training_flops
 from electra.objectives.masking import max_predictions
 from electra.objectives.replaced_token import ReplacedToken
+from electra.objectives.row_rng import Purpose, uniforms
 from electra.pretraining.config import load_config
 
 
@@ -43,6 +45,45 @@ def test_the_loss_is_the_mean_cross_entropy_at_the_chosen_positions(name: str) -
     assert heldout["eval/restored_accuracy"] == pytest.approx(right.item())
 
 
+def test_with_negatives_it_is_the_softmax_over_the_target_and_the_tokens_drawn_for_the_row() -> None:
+    ours, one = objective("correction, negatives"), batch(8, seed=4)
+    assert isinstance(ours, ReplacedToken) and ours.correction is not None and ours.correction.sampler is not None
+    torch.nn.init.normal_(ours.correction.head.bias)
+    corrupted = ours.corrupt(one)
+    masking, x_BLD = corrupted.masking, ours.encoder(corrupted.ids_BL, one.segment_ids_BL, corrupted.mask)
+    head, table_VE = ours.correction.head, ours.encoder.embeddings.token.weight
+    counts_V = TABLES["counts_V"].double() + 1
+    draws_V = 6 * counts_V / counts_V[5:].sum()
+    losses = []
+    for row, seed in enumerate(one.row_seeds):
+        uniforms_K = uniforms(seed[None], Purpose.NEGATIVES, 6)[0]
+        shares_V = counts_V[5:].cumsum(0) / counts_V[5:].sum()
+        negatives = 5 + torch.searchsorted(shares_V, uniforms_K.double(), right=True)
+        for position, used in zip(masking.positions_BN[row], masking.used_BN[row], strict=True):
+            target = int(one.input_ids_BL[row, position])
+            logits_V = head.logits(x_BLD[row, position], table_VE) - draws_V.log()
+            choices = torch.tensor([target, *(token for token in negatives.tolist() if token != target)])
+            if used:
+                losses.append(-logits_V[choices].log_softmax(0)[0])
+    output = ours(one)
+    torch.testing.assert_close(
+        output.parts["correction_loss"], torch.stack(losses).mean().float(), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_with_negatives_it_teaches_to_predict_over_the_whole_vocabulary() -> None:
+    """Words of the toy language follow from their neighbors."""
+    torch.manual_seed(0)
+    ours = objective("correction, negatives")
+    optimizer = torch.optim.AdamW(ours.parameters(), lr=5e-3)
+    for seed in range(100):
+        optimizer.zero_grad()
+        ours(batch(16, seed=seed)).loss.backward()
+        optimizer.step()
+    one = batch(64, seed=1000)
+    assert ours.evaluate([(one, one)])["eval/restored_loss"] < 0.5 * math.log(WORDS)
+
+
 def test_the_generator_gets_no_gradient_from_it_but_for_the_shared_tables() -> None:
     (ours, _), one = networks("correction", 1.0), batch(8, seed=4)
     ours.config = replace(ours.config, generator_weight=0.0, discriminator_weight=0.0)
@@ -50,6 +91,14 @@ def test_the_generator_gets_no_gradient_from_it_but_for_the_shared_tables() -> N
     found = {name for name, p in ours.named_parameters() if p.grad is not None and bool(p.grad.any())}
     assert any(name.startswith("encoder.blocks") for name in found)
     assert not any(name.startswith(("generator.encoder.blocks", "generator.head", "head")) for name in found)
+
+
+def test_the_head_with_negatives_costs_as_much_as_so_small_a_vocabulary() -> None:
+    ours, without = objective("correction, negatives"), objective("replaced-token")
+    assert isinstance(ours, ReplacedToken) and isinstance(without, ReplacedToken)
+    more = training_flops(ours.networks(16), 16) - training_flops(without.networks(16), 16)
+    model, predictions = MODEL, max_predictions(16, ours.masking.share)
+    assert more == 3 * 2 * predictions * model.embedding_size * (model.hidden_size + 7)
 
 
 def test_its_head_is_counted_and_evaluated_and_not_exported() -> None:
@@ -65,6 +114,12 @@ def test_its_head_is_counted_and_evaluated_and_not_exported() -> None:
     }  # fmt: skip
     assert ours.exportable_networks()["discriminator"].head is ours.head
     assert ours.correction is not None and ours.correction.head.bias in set(ours.output_biases())
+
+
+def test_negatives_need_the_loss() -> None:
+    run = {"data": "data", "out": "out", "train.steps": 10, "objective.correction_negatives": 64}
+    with pytest.raises(ConfigError, match="correction_negatives: there is no correction; set correction_weight"):
+        load_config("electra-tiny", run)
 
 
 def test_it_is_refused_where_it_has_no_effect() -> None:

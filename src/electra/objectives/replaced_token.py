@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.config import NonNegativeFloat
+from electra.config import NonNegativeFloat, NonNegativeInt
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.evaluation_mode import evaluation_mode
@@ -61,10 +61,14 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     correction_weight: NonNegativeFloat = 0.0
     """Weight of a loss for restoring the original tokens at the chosen positions, from the discriminator's states
     (the corrective LM of COCO-LM). It costs as much as the head of a masked language model. 0: none."""
+    correction_negatives: NonNegativeInt = 0
+    """Compare the original token with this number of tokens in place of the whole vocabulary. They are drawn by
+    frequency for each row. The head then costs very little. 0: the whole vocabulary."""
 
     carries_memory: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **GeneratorObjectiveConfig.not_ignored, "discriminator_positions": ("all",), "correction_weight": (),
+        "correction_negatives": (),
     }  # fmt: skip
 
     def build(self, parts: ObjectiveParts) -> Objective:
@@ -93,6 +97,11 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
             ),
         )
 
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if self.correction_negatives and not self.correction_weight:
+            yield "correction_negatives: there is no correction; set correction_weight, or leave it out"
+
     def problems_with(self, sections: Sections) -> Iterator[str]:
         yield from super().problems_with(sections)
         if sections.masking.replacement and self.discriminator_positions in ("masked", "random"):
@@ -108,7 +117,12 @@ class ReplacedToken(GeneratorObjective):
         self.head = ReplacedTokenHead(model)
         self.correction: Correction | None = None
         if self.config.correction_weight:
-            self.correction = Correction(model, weight=self.config.correction_weight)
+            self.correction = Correction(
+                model,
+                self.vocabulary,
+                weight=self.config.correction_weight,
+                negatives=self.config.correction_negatives,
+            )
 
     def forward(
         self,

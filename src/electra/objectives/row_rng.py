@@ -33,6 +33,8 @@ class Purpose(IntEnum):
     """Gumbel noise."""
     ORDER = 8
     """The order in which tokens are predicted."""
+    NEGATIVES = 9
+    """Tokens that a target is compared with in place of the whole vocabulary."""
 
 
 def uniforms(seeds_B: Tensor, purpose: Purpose, count: int) -> Tensor:
