@@ -34,7 +34,7 @@ from electra.objectives.base import Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.electric import Electric
 from electra.objectives.masked_lm import MaskedLanguageModel
-from electra.objectives.masking import Masking
+from electra.objectives.masking import Masking, attention_mask_of
 from electra.objectives.replaced_token import ReplacedToken
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.training.optim import build_optimizer
@@ -289,7 +289,7 @@ def recorded_batch(at: Arrays) -> tuple[Batch, Masking]:
 def slot_logits(objective: Objective, batch: Batch, masking: Masking) -> Tensor:
     """The generator's logits (B × N, V) at the slots."""
     if isinstance(objective, Electric):
-        hidden_nE = masking.gather(objective.cloze(batch))
+        hidden_nE = masking.gather(objective.cloze(batch, attention_mask_of(batch)))
         return hidden_nE @ objective.left.embeddings.token.weight.T + objective.cloze_head.bias
     if isinstance(objective, MaskedLanguageModel):
         x_nD, _ = objective.states(batch, masking, objective.memory)

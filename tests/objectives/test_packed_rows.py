@@ -15,8 +15,9 @@ from electra.objectives.masking import Masking
 from electra.objectives.row_rng import Purpose
 
 ROWS, LENGTH = 6, 16
-PACKED = [name for name, (config, _) in KINDS.items() if config.reads_packed_rows and name != "random positions"]
-"""Random positions of the discriminator are drawn from a row, whatever its documents."""
+BY_ROW = ("random positions", "correction, negatives")
+"""Random positions of the discriminator, and negatives, are drawn for a row, whatever its documents."""
+PACKED = [name for name, (config, _) in KINDS.items() if config.reads_packed_rows and name not in BY_ROW]
 
 
 @dataclass(frozen=True)
