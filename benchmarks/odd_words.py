@@ -3,8 +3,8 @@
     python benchmarks/odd_words.py MODEL [MODEL ...] [--misses]
 
 odd_words.txt beside this script has 200 sentences, each with one word of another kind in brackets. They were
-written for this test. A sentence is solved if the changed word has the highest probability of
-all its words; the probability of a word is the highest of its tokens. Chance is one in the number of words.
+written for this test. A sentence is solved if the changed word has the highest probability of all its words; the
+probability of a word is the highest of its tokens. Chance is one in the number of words.
 """
 
 import argparse

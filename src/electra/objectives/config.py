@@ -74,8 +74,7 @@ class GeneratorConfig:
     @classmethod
     def variant(cls, table: Table) -> tuple[type["GeneratorConfig"], Table]:
         """Return the class, and the TOML table with the older setting `positions` replaced by `kind`."""
-        kind_of_positions = {"learnt": "", "learned": "", "relative": "relative"}
-        return cls, with_kind_of_positions(table, kind_of_positions)
+        return cls, with_kind_of_positions(table, learned="")
 
 
 class Sections(Protocol):

@@ -286,7 +286,7 @@ class EncoderConfig(ABC):
         Raises:
             ValueError: two settings contradict each other.
         """
-        table = with_kind_of_positions(table, {"learnt": "bert", "learned": "bert", "relative": "relative"})
+        table = with_kind_of_positions(table, learned="bert")
         config_class: type[EncoderConfig] = encoders.get(table.get("kind", "bert"))
         return config_class, without_settings_of_others(table, config_class)
 

@@ -7,17 +7,18 @@ from electra.config import Table
 from electra.registry import encoders
 
 
-def with_kind_of_positions(table: Table, kind_of_positions: dict[str, str]) -> Table:
+def with_kind_of_positions(table: Table, *, learned: str) -> Table:
     """Return the table with `kind` in place of the older setting `positions`, which has priority over `kind`.
 
     Args:
-        kind_of_positions: the kind for each value of `positions`.
+        learned: the kind for learned positions, the value "learned" or, in files of the first versions, "learnt".
 
     Raises:
         ValueError: the value is unknown, or it contradicts `kind`.
     """
     if "positions" not in table:
         return table
+    kind_of_positions = {"learnt": learned, "learned": learned, "relative": "relative"}
     table = dict(table)
     positions, kind = table.pop("positions"), table.get("kind", "")
     if positions not in kind_of_positions:
