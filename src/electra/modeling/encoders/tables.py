@@ -11,7 +11,7 @@ def with_kind_of_positions(table: Table, *, learned: str) -> Table:
     """Return the table with `kind` in place of the older setting `positions`, which has priority over `kind`.
 
     Args:
-        learned: the kind for learned positions, the value "learned" or, in files of the first versions, "learnt".
+        learned: the kind for learned positions, whose value has another spelling in files of the first versions.
 
     Raises:
         ValueError: the value is unknown, or it contradicts `kind`.
