@@ -63,6 +63,7 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ),
         ("correction", 5.0, SMALLER, {"correction_weight": 2.0}),
         ("correction, negatives", 5.0, SMALLER, {"correction_weight": 2.0, "correction_negatives": 6}),
+        ("some [MASK] kept", 5.0, SMALLER, {"correction_weight": 2.0, "keep_masked_share": 0.5}),
         (
             "generator first, correction",
             5.0,
@@ -100,6 +101,12 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ("modern, tables disentangled", 5.0, SMALLER, {"sharing": "disentangled"}),
         ("modern, unigram fakes", 5.0, SMALLER, {"fakes": "unigram"}),
         ("modern, fakes and correction", 5.0, SMALLER, {"fakes": "unigram", "correction_weight": 2.0}),
+        (
+            "modern, some [MASK] kept",
+            5.0,
+            SMALLER,
+            {"fakes": "unigram", "correction_weight": 2.0, "keep_masked_share": 0.5},
+        ),
         ("modern, masked-lm", 1.0, SMALLER, {"kind": "masked-lm"}),
         ("modern, electric", 5.0, SMALLER, {"kind": "electric"}),
         ("modern, replace-mlm", 1.0, SMALLER, {"kind": "replace-mlm"}),

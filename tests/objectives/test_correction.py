@@ -101,6 +101,37 @@ def test_the_head_with_negatives_costs_as_much_as_so_small_a_vocabulary() -> Non
     assert more == 3 * 2 * predictions * model.embedding_size * (model.hidden_size + 7)
 
 
+@pytest.mark.parametrize("name", ["some [MASK] kept", "modern, some [MASK] kept"])
+def test_kept_masks_are_restored_and_have_no_label(name: str) -> None:
+    """Half of the chosen positions show [MASK]; the loss of labels is that of all other tokens of text."""
+    ours, one = objective(name), batch(64, seed=4)
+    assert isinstance(ours, ReplacedToken) and ours.correction is not None
+    corrupted = ours.corrupt(one)
+    masking, shown_BL = corrupted.masking, corrupted.ids_BL
+    chosen_BL = torch.zeros_like(shown_BL).scatter_add_(1, masking.positions_BN, masking.used_BN.long()) > 0
+    places_BN = uniforms(one.row_seeds, Purpose.KEEP_MASKED, masking.positions_BN.shape[1]) < 0.5
+    kept_BN = (masking.used_BN & places_BN).long()
+    kept_BL = torch.zeros_like(shown_BL).scatter_add_(1, masking.positions_BN, kept_BN) > 0
+    assert (shown_BL[kept_BL] == ours.vocabulary.special.mask).all()
+    assert not (kept_BL & ~chosen_BL).any(), "only chosen positions show it"
+    assert 0.4 < kept_BL.sum() / chosen_BL.sum() < 0.6
+    assert ((shown_BL != one.input_ids_BL) & chosen_BL & ~kept_BL).any(), "the others show samples"
+    counted_BL = (one.input_ids_BL > 4) & ~kept_BL
+    x_BLD = ours.encoder(shown_BL, one.segment_ids_BL, corrupted.mask)
+    labels_BL = (shown_BL != one.input_ids_BL).float()
+    expected = F.binary_cross_entropy_with_logits(ours.head(x_BLD)[counted_BL], labels_BL[counted_BL])
+    output = ours(one)
+    torch.testing.assert_close(output.parts["discriminator_loss"], expected, rtol=1e-5, atol=1e-6)
+    used_n = masking.used_BN.flatten()
+    logits_nV = ours.correction.head.logits(masking.gather(x_BLD), ours.encoder.embeddings.token.weight)
+    restored = F.cross_entropy(logits_nV[used_n], masking.gather(one.input_ids_BL)[used_n])
+    torch.testing.assert_close(output.parts["correction_loss"], restored, rtol=1e-5, atol=1e-6)
+    share = (labels_BL.bool() & counted_BL).sum() / (one.input_ids_BL > 4).sum()
+    torch.testing.assert_close(output.parts["replaced_share"], share)
+    heldout = ours.evaluate([(one, one)])
+    assert heldout["eval/discriminator_loss"] == pytest.approx(expected.item(), rel=1e-4)
+
+
 def test_its_head_is_counted_and_evaluated_and_not_exported() -> None:
     ours, without = networks("correction", 1.0)
     more = training_flops(ours.networks(16), 16) - training_flops(without.networks(16), 16)
@@ -120,6 +151,17 @@ def test_negatives_need_the_loss() -> None:
     run = {"data": "data", "out": "out", "train.steps": 10, "objective.correction_negatives": 64}
     with pytest.raises(ConfigError, match="correction_negatives: there is no correction; set correction_weight"):
         load_config("electra-tiny", run)
+
+
+def test_kept_masks_need_the_loss_and_labels_of_all_text() -> None:
+    run = {"data": "data", "out": "out", "train.steps": 10, "objective.keep_masked_share": 0.5}
+    with pytest.raises(ConfigError, match=r"keep_masked_share: nothing is learned at \[MASK\]"):
+        load_config("electra-tiny", run)
+    with pytest.raises(ConfigError, match="keep_masked_share: needs discriminator_positions text"):
+        load_config(
+            "electra-tiny",
+            {**run, "objective.correction_weight": 1.0, "objective.discriminator_positions": "masked"},
+        )
 
 
 def test_it_is_refused_where_it_has_no_effect() -> None:

@@ -77,7 +77,7 @@ class AdversarialConfig(ReplacedTokenConfig):
         yield from generator_source_problem(self)
         if self.adversary != "reinforce" and self.sentence_loss != "none":
             yield "sentence_loss: its gradient would reach the generator through soft samples; use reinforce"
-        for name in ("correction_weight", "correction_negatives", "frequency_share"):
+        for name in ("correction_weight", "correction_negatives", "keep_masked_share", "frequency_share"):
             if getattr(self, name):
                 yield f"{name}: has no effect on adversarial; set it to 0"
         required: dict[str, float] = {

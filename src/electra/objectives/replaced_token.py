@@ -14,13 +14,13 @@ Shapes: B batch, L length, N slots a row, n = B × N, D hidden size, V vocabular
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.config import NonNegativeFloat, NonNegativeInt
+from electra.config import NonNegativeFloat, NonNegativeInt, Range
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.evaluation_mode import evaluation_mode
@@ -64,11 +64,14 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     correction_negatives: NonNegativeInt = 0
     """Compare the original token with this number of tokens in place of the whole vocabulary. They are drawn by
     frequency for each row. The head then costs very little. 0: the whole vocabulary."""
+    keep_masked_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
+    """Share of the chosen positions at which the discriminator reads [MASK] in place of a sample. They have no
+    label, and only the loss for restoring tokens, which is that of a masked language model there."""
 
     carries_memory: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **GeneratorObjectiveConfig.not_ignored, "discriminator_positions": ("all",), "correction_weight": (),
-        "correction_negatives": (),
+        "correction_negatives": (), "keep_masked_share": (),
     }  # fmt: skip
 
     def build(self, parts: ObjectiveParts) -> Objective:
@@ -101,11 +104,15 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
         yield from super().problems()
         if self.correction_negatives and not self.correction_weight:
             yield "correction_negatives: there is no correction; set correction_weight, or leave it out"
+        if self.keep_masked_share and not self.correction_weight:
+            yield "keep_masked_share: nothing is learned at [MASK] without a correction; set correction_weight"
 
     def problems_with(self, sections: Sections) -> Iterator[str]:
         yield from super().problems_with(sections)
         if sections.masking.replacement and self.discriminator_positions in ("masked", "random"):
             yield "masking.replacement: must be false where objective.discriminator_positions is masked or random"
+        if self.keep_masked_share and (sections.masking.replacement or self.discriminator_positions != "text"):
+            yield "objective.keep_masked_share: needs discriminator_positions text, and masking.replacement false"
 
 
 class ReplacedToken(GeneratorObjective):
@@ -150,6 +157,8 @@ class ReplacedToken(GeneratorObjective):
     def output(self, batch: Batch, corrupted: CorruptedBatch, logits_BL: Tensor, counts: Counts) -> StepOutput:
         """Compute the losses from the discriminator's logits."""
         replaced_BL = replaced_labels(corrupted.ids_BL, batch.input_ids_BL)
+        if self.config.keep_masked_share:
+            replaced_BL = replaced_BL & self._labeled(batch, corrupted.masking)
         losses_BL = F.binary_cross_entropy_with_logits(logits_BL.float(), replaced_BL.float(), reduction="none")
         discriminator_loss = (losses_BL * self.loss_mask(batch, corrupted.masking)).sum() / counts["discriminator"]
         parts = {
@@ -158,6 +167,27 @@ class ReplacedToken(GeneratorObjective):
         }
         debug = {"corrupted_ids": corrupted.ids_BL, "replaced": replaced_BL, "logits": logits_BL.detach()}
         return self.add_generator_loss(StepOutput(discriminator_loss, parts, debug), corrupted, counts)
+
+    def replace_tokens(self, batch: Batch, masking: Masking, samples_n: Tensor) -> Tensor:
+        """The text with sampled tokens, or [MASK] in some of their places, at the used slots (B, L)."""
+        if self.config.keep_masked_share:
+            kept_n = self._keeps_mask(batch, masking).flatten()
+            samples_n = samples_n.masked_fill(kept_n, self.vocabulary.special.mask)
+        return super().replace_tokens(batch, masking, samples_n)
+
+    def _keeps_mask(self, batch: Batch, masking: Masking) -> Tensor:
+        """True at the slots whose position the discriminator reads as [MASK] (B, N)."""
+        uniforms_BN = uniforms(batch.row_seeds, Purpose.KEEP_MASKED, masking.positions_BN.shape[1])
+        kept_BN = masking.used_BN & (uniforms_BN < self.config.keep_masked_share)
+        return kept_BN if self.config.sample_unmasked else kept_BN & masking.masked_BN
+
+    def _labeled(self, batch: Batch, masking: Masking) -> Tensor:
+        """True at tokens of text where the discriminator does not read a [MASK] that was kept (B, L)."""
+        text_BL = self.text_mask(batch)
+        if not self.config.keep_masked_share:
+            return text_BL
+        kept_BN = self._keeps_mask(batch, masking).long()
+        return text_BL & (torch.zeros_like(batch.input_ids_BL).scatter_add_(1, masking.positions_BN, kept_BN) == 0)
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
         """Number of positions: of the generator's loss, of the discriminator's loss, and of text."""
@@ -171,7 +201,7 @@ class ReplacedToken(GeneratorObjective):
 
     def loss_mask(self, batch: Batch, masking: Masking) -> Tensor:
         """True at the positions of the discriminator's loss (B, L)."""
-        text_BL = self.text_mask(batch)
+        text_BL = self._labeled(batch, masking)
         match self.config.discriminator_positions:
             case "text":
                 return text_BL
@@ -202,7 +232,7 @@ class ReplacedToken(GeneratorObjective):
             generator_memory = None if self.generator is None else self.generator.memory.empty_copy()
             for batch, unigram_batch in batches:
                 corrupted = self.corrupt_for_evaluation(batch, generator, generator_memory)
-                text_BL = self.text_mask(batch)
+                text_BL = self._labeled(batch, corrupted.masking)
                 texts = (samples, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
                 for (metrics, ids_BL), memory in zip(texts, memories, strict=True):
                     x_BLD = self.discriminator_states(batch, ids_BL, corrupted.mask, memory)

@@ -35,6 +35,8 @@ class Purpose(IntEnum):
     """The order in which tokens are predicted."""
     NEGATIVES = 9
     """Tokens that a target is compared with in place of the whole vocabulary."""
+    KEEP_MASKED = 10
+    """Which chosen positions the discriminator sees as [MASK]."""
 
 
 def uniforms(seeds_B: Tensor, purpose: Purpose, count: int) -> Tensor:
