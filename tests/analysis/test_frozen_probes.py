@@ -7,7 +7,13 @@ import pytest
 from sklearn.linear_model import Ridge
 from small_model import write_model
 
-from electra.analysis.frozen_probes import ALPHA, FROZEN_PROBES, FrozenProbe, _labels, ridge_labels
+from electra.analysis.frozen_probes import (
+    ALPHA,
+    FROZEN_PROBES,
+    FrozenProbe,
+    add_random_features,
+    ridge_labels,
+)
 from electra.errors import DataError
 from electra.tasks.conll import Columns
 from electra.tasks.tagging_datasets import TASKS
@@ -22,6 +28,21 @@ def test_the_regression_is_that_of_scikit_learn() -> None:
     scaled, scaled_test = ((states - x_ND.mean(0)) / deviation_D for states in (x_ND, test_MD))
     expected = Ridge(alpha=ALPHA).fit(scaled, np.eye(3)[labels_N]).predict(scaled_test).argmax(1)
     assert np.array_equal(ridge_labels(x_ND, labels_N, test_MD, 3), expected)
+
+
+def test_a_nonlinear_probe_reads_what_no_linear_one_can() -> None:
+    """Whether two features have the same sign; and it is the regression of scikit-learn on the same features."""
+    rng = np.random.default_rng(0)
+    x_ND, test_MD = (rng.normal(size=(count, 4)).astype(np.float32) for count in (2_000, 500))
+    labels_N, test_labels_M = ((states[:, 0] * states[:, 1] > 0).astype(np.int64) for states in (x_ND, test_MD))
+    linear_M = ridge_labels(x_ND, labels_N, test_MD, 2)
+    nonlinear_M = ridge_labels(x_ND, labels_N, test_MD, 2, hidden=256)
+    assert (linear_M == test_labels_M).mean() < 0.6 < 0.9 < (nonlinear_M == test_labels_M).mean()
+    scaled, scaled_test = (
+        add_random_features((states - x_ND.mean(0)) / (x_ND.std(0) + 1e-6), 256) for states in (x_ND, test_MD)
+    )
+    expected = Ridge(alpha=ALPHA).fit(scaled, np.eye(2)[labels_N]).predict(scaled_test).argmax(1)
+    assert (nonlinear_M == expected).mean() > 0.995  # float32 and float64 round differently
 
 
 def test_a_label_that_a_word_determines_is_read(tmp_path: Path) -> None:
@@ -51,8 +72,22 @@ def test_a_relation_has_no_subtype(tmp_path: Path) -> None:
     lines = "1\tWe\twe\tPRON\tPRP\t_\t2\tnsubj:pass\t_\t_\n2\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n\n"
     for part in ("train", "test"):
         (folder / f"en_ewt-ud-{part}.conllu").write_text(lines)
-    train, _ = FROZEN_PROBES["probe-deprel"].read(tmp_path)
-    assert _labels(train[0]) == ["nsubj", "root"]
+    probe = FROZEN_PROBES["probe-deprel"]
+    train, _ = probe.read(tmp_path)
+    assert probe.labels(train[0]) == ["nsubj", "root"]
+
+
+def test_the_place_of_a_head_is_counted_from_the_word(tmp_path: Path) -> None:
+    folder = tmp_path / "pos-ud-english-ewt"
+    folder.mkdir()
+    heads = {1: 2, 2: 0, 3: 10, 4: 3, 5: 10, 6: 10, 7: 1, 8: 1, 9: 8, 10: 2}
+    words = [f"{place}\tw\tw\tX\tX\t_\t{head}\tdep\t_\t_" for place, head in heads.items()]
+    words.insert(1, "2-3\tww\t_\t_\t_\t_\t_\t_\t_\t_")
+    for part in ("train", "test"):
+        (folder / f"en_ewt-ud-{part}.conllu").write_text("\n".join(words) + "\n\n")
+    probe = FROZEN_PROBES["probe-heads"]
+    train, _ = probe.read(tmp_path)
+    assert probe.labels(train[0]) == ["1", "root", "5", "-1", "5", "4", "-5", "-5", "-1", "-5"]
 
 
 def test_missing_data_are_named(tmp_path: Path) -> None:

@@ -2,15 +2,17 @@
 
 For each layer a linear map from a word's state to its label is fitted by ridge regression on one-hot labels, in
 closed form, so a probe takes seconds and gives the same number every time. The layer is chosen on held-out
-sentences of the training part; the score is that layer's accuracy on the test part.
+sentences of the training part; the score is that layer's accuracy on the test part. A non-linear probe is the same
+regression on the states and `hidden` random features of them, max(0, W x), whose W is always the same (a layer of
+random weights that is not trained).
 
 `probing` has probes with control tasks, which say how much of an accuracy is memorized. They take minutes.
 
-Shapes: N words to fit, M words to test, Z layers, D hidden size, C labels.
+Shapes: N words to fit, M words to test, Z layers, D hidden size, H random features, C labels.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +31,29 @@ HELD_OUT = 4
 """One sentence in so many of the training part is held out to choose the layer."""
 ALPHA = 10.0
 """The penalty of the ridge regression, on standardized states."""
+HIDDEN = 1_024
+"""Random features of a non-linear probe."""
+FARTHEST_HEAD = 5
+"""Heads that are farther away have one label on each side."""
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def _labels(sentence: Sentence) -> Sequence[str]:
+    """The tags up to a colon; relations have subtypes behind it."""
+    assert sentence.tags is not None
+    return [tag.partition(":")[0] for tag in sentence.tags]
+
+
+def _head_offsets(sentence: Sentence) -> Sequence[str]:
+    """Where the head of each word is: so many words after it (before it if negative), or `root`."""
+    assert sentence.tags is not None
+    heads = [int(tag) for tag in sentence.tags]
+    return [
+        str(max(-FARTHEST_HEAD, min(FARTHEST_HEAD, head - place))) if head else "root"
+        for place, head in enumerate(heads, start=1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -40,12 +63,16 @@ class FrozenProbe:
     Attributes:
         folder: the folder of the data in the folder of all tasks.
         dataset: the files.
-        columns: where words and labels are in them. A label ends before a colon, as relations with subtypes do.
+        columns: where words and tags are in them.
+        labels: the labels of a sentence's words.
+        hidden: number of random features; 0: a linear probe.
     """
 
     folder: str
     dataset: TaggingDataset
     columns: Columns
+    labels: Callable[[Sentence], Sequence[str]] = _labels
+    hidden: int = 0
 
     def read(self, tasks: Path) -> tuple[list[Sentence], list[Sentence]]:
         """The sentences of both parts.
@@ -73,17 +100,17 @@ class FrozenProbe:
             DataError: a file is missing or damaged.
         """
         reader, (train, test) = LayerReader(load_pretrained(model)), self.read(tasks)
-        names = sorted({label for sentence in train for label in _labels(sentence)})
+        names = sorted({label for sentence in train for label in self.labels(sentence)})
         index = {name: number for number, name in enumerate(names)}
         labels_N, test_labels_M = (
-            np.array([index.get(label, -1) for sentence in part for label in _labels(sentence)], np.int64)
+            np.array([index.get(label, -1) for sentence in part for label in self.labels(sentence)], np.int64)
             for part in (train, test)
         )
         fitted_N = np.repeat(np.arange(len(train)) % HELD_OUT > 0, [len(sentence.words) for sentence in train])
         x_ZND = reader.states([sentence.words for sentence in train]).states_ZND
         accuracies = [
             np.mean(
-                ridge_labels(x_ND[fitted_N], labels_N[fitted_N], x_ND[~fitted_N], len(names))
+                ridge_labels(x_ND[fitted_N], labels_N[fitted_N], x_ND[~fitted_N], len(names), hidden=self.hidden)
                 == labels_N[~fitted_N]
             )
             for x_ND in x_ZND
@@ -92,32 +119,46 @@ class FrozenProbe:
         x_ND = x_ZND[best].copy()
         del x_ZND  # all layers of a large network take gigabytes
         test_MD = reader.states([sentence.words for sentence in test]).states_ZND[best]
-        return float((ridge_labels(x_ND, labels_N, test_MD, len(names)) == test_labels_M).mean())
+        predicted_M = ridge_labels(x_ND, labels_N, test_MD, len(names), hidden=self.hidden)
+        return float((predicted_M == test_labels_M).mean())
 
 
-FROZEN_PROBES = {
-    "probe-chunking": FrozenProbe("chunking-conll2000", TASKS["chunking"], TASKS["chunking"].columns),
-    "probe-upos": FrozenProbe("pos-ud-english-ewt", TASKS["upos"], conll.UPOS),
-    "probe-deprel": FrozenProbe("pos-ud-english-ewt", TASKS["upos"], conll.DEPREL),
-}
-"""Probes by name: chunks, parts of speech, and the dependency relation of a word to its head."""
-
-
-def _labels(sentence: Sentence) -> Sequence[str]:
-    assert sentence.tags is not None
-    return [tag.partition(":")[0] for tag in sentence.tags]
-
-
-def ridge_labels(x_ND: NDArray[np.float32], labels_N: Ints, test_MD: NDArray[np.float32], count: int) -> Ints:
+def ridge_labels(
+    x_ND: NDArray[np.float32], labels_N: Ints, test_MD: NDArray[np.float32], count: int, *, hidden: int = 0
+) -> Ints:
     """Return the most likely label (M,) of states, from a ridge regression of one-hot labels on other states.
 
     Args:
         labels_N: the labels of `x_ND`, from 0 to `count` - 1.
+        hidden: number of random features that are added to the states.
     """
     mean_D, deviation_D = x_ND.mean(0), x_ND.std(0) + 1e-6
     scaled_ND, scaled_MD = (((states - mean_D) / deviation_D).astype(np.float64) for states in (x_ND, test_MD))
+    if hidden:
+        scaled_ND, scaled_MD = (add_random_features(states, hidden) for states in (scaled_ND, scaled_MD))
+        mean_D = scaled_ND.mean(0)
+        scaled_ND, scaled_MD = scaled_ND - mean_D, scaled_MD - mean_D
     one_hot_NC = np.eye(count)[labels_N]
     shares_C = one_hot_NC.mean(0)
     gram_DD = scaled_ND.T @ scaled_ND + ALPHA * np.eye(len(mean_D))
     weights_DC = np.linalg.solve(gram_DD, scaled_ND.T @ (one_hot_NC - shares_C))
     return np.asarray((scaled_MD @ weights_DC + shares_C).argmax(1))
+
+
+def add_random_features(x_ND: Floats, count: int) -> Floats:
+    """Return standardized states (N, D + H) with `count` features max(0, W x), always of the same W."""
+    hidden = x_ND.shape[1]
+    weights_DH = np.random.default_rng(0).normal(size=(hidden, count)) / np.sqrt(hidden)
+    return np.concatenate([x_ND, np.maximum(0, x_ND @ weights_DH)], axis=1)
+
+
+_CHUNKS = FrozenProbe("chunking-conll2000", TASKS["chunking"], TASKS["chunking"].columns)
+_TAGS = FrozenProbe("pos-ud-english-ewt", TASKS["upos"], conll.UPOS)
+_RELATIONS = replace(_TAGS, columns=conll.DEPREL)
+_HEADS = replace(_TAGS, columns=conll.HEAD, labels=_head_offsets)
+_LINEAR = {
+    "probe-chunking": _CHUNKS, "probe-upos": _TAGS, "probe-deprel": _RELATIONS, "probe-heads": _HEADS,
+}  # fmt: skip
+
+FROZEN_PROBES = _LINEAR | {f"nonlinear-{name}": replace(probe, hidden=HIDDEN) for name, probe in _LINEAR.items()}
+"""Probes by name: chunks, parts of speech, the dependency relation of a word to its head, and the head's place."""

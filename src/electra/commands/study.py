@@ -38,8 +38,8 @@ class StudyCommand:
     """Number of fine-tunings of each pre-trained model on each task."""
     suite: tuple[str, ...] = ()
     """Tasks, some with a fraction of their training data (sts-b:0.25), and frozen probes: probe-chunking,
-    probe-upos, probe-deprel. Default: those of the study in OUT; for a new one mostly cola, sst-2:0.15, mrpc,
-    sts-b and chunking."""
+    probe-upos, probe-deprel, probe-heads, and the same with nonlinear- in front. Default: those of the study in
+    OUT; for a new one mostly cola, sst-2:0.15, mrpc, sts-b and chunking."""
     tune: tuple[str, ...] = ()
     """Settings of all fine-tunings, such as optimizer.learning_rate=1e-3, or the word defaults. If they differ
     from those of the study in OUT, all runs are fine-tuned again, but not pre-trained again. Default: those of the

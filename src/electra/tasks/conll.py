@@ -40,6 +40,7 @@ class Columns:
 UPOS = Columns(words=1, tags=3, conllu=True)
 XPOS = Columns(words=1, tags=4, conllu=True)
 FEATS = Columns(words=1, tags=5, conllu=True)
+HEAD = Columns(words=1, tags=6, conllu=True)
 DEPREL = Columns(words=1, tags=7, conllu=True)
 
 
