@@ -21,6 +21,7 @@ ARCHIVES = sorted(path.parent for path in (Path(__file__).parents[2] / "docs/stu
 def result(arm: str, seed: int, scores: dict[str, float], *, share: float = 1.0, failed: str | None = None) -> Any:
     return {
         "arm": arm, "share": share, "seed": seed, "steps": 10, "failed": failed, "flops": 1e9 * share,
+        "seconds": 60 * share,
         "evaluation": {"eval/unigram_auc": 0.7}, "reached": {}, "blimp": None,
         "tasks": {task: {"metric": "accuracy", "values": [one] * 3, "failed": 0} for task, one in scores.items()},
     }  # fmt: skip

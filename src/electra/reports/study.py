@@ -5,7 +5,7 @@ import io
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -15,6 +15,7 @@ from electra import durable
 from electra.errors import CheckpointError
 from electra.json_files import raise_if_damaged, read_json, write_json
 from electra.objectives.metric_labels import metric_label
+from electra.reports.compute_multiplier import COSTS, ArmMultiplier, compute_multipliers
 from electra.reports.study_figure import draw_study
 from electra.reports.study_results import (
     ARCHIVE_FILE,
@@ -43,6 +44,7 @@ class StudyReport:
         study: the object of study.json.
         arms: for each fraction of the budget the arms that have runs.
         contrasts: for each fraction of the budget the comparisons of several arms.
+        multipliers: of arms with several fractions of the budget.
         runs: result records of all runs, failed ones too, with the scores of the study's fine-tuning settings as
             `tasks`.
         files: what `write` has written.
@@ -52,6 +54,7 @@ class StudyReport:
     study: Record
     arms: tuple[ArmResult, ...]
     contrasts: tuple[ContrastResult, ...]
+    multipliers: tuple[ArmMultiplier, ...]
     runs: tuple[Record, ...]
     files: tuple[Path, ...] = ()
 
@@ -73,7 +76,17 @@ class StudyReport:
             for fraction in self.study["shares"]
         ]
         tables = [_table(self.study, arms, fraction) for fraction, arms in by_fraction if arms]
-        return [*tables, *([self._contrast_table()] if self.contrasts else [])]
+        further = [self._contrast_table()] if self.contrasts else []
+        return [*tables, *further, *([self._multiplier_table()] if self.multipliers else [])]
+
+    def _multiplier_table(self) -> Table:
+        table = NumericTable(
+            "arm", "n", *COSTS, title="How many times less compute an arm needs for the end score of its control"
+        )
+        for one in self.multipliers:
+            seeds = str(max(multiplier.seeds for multiplier in one.by_cost.values()))
+            table.add_row(one.label, seeds, *(str(one.by_cost[cost]) for cost in COSTS))
+        return table
 
     def _contrast_table(self) -> Table:
         columns = ("contrast", "n", "points", "verdict")
@@ -108,6 +121,11 @@ class StudyReport:
                     "difference": one.difference, "interval": one.interval, "verdict": one.verdict,
                 }
                 for one in self.contrasts
+            ],
+            "multipliers": [
+                {"arm": one.arm, "control": one.control}
+                | {cost: asdict(multiplier) for cost, multiplier in one.by_cost.items()}
+                for one in self.multipliers
             ],
         }  # fmt: skip
         results = self.folder / "results.json"
@@ -148,8 +166,9 @@ def read_study(folder: Path) -> StudyReport:
         for key in STUDY_KEYS:
             study[key]
         runs = [{**run, "tasks": task_scores(run, study["tune"])} for run in read_runs(folder)]
-        arms, contrasts = summarize_arms(study, runs), summarize_contrasts(study, runs)
-        return StudyReport(folder, study, tuple(arms), tuple(contrasts), tuple(runs))
+        arms, contrasts = tuple(summarize_arms(study, runs)), tuple(summarize_contrasts(study, runs))
+        multipliers = tuple(compute_multipliers(study, arms))
+        return StudyReport(folder, study, arms, contrasts, multipliers, tuple(runs))
 
 
 def archive_study(folder: Path, out: Path) -> list[Path]:
