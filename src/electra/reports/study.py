@@ -81,7 +81,7 @@ class StudyReport:
 
     def _multiplier_table(self) -> Table:
         table = NumericTable(
-            "arm", "n", *COSTS, title="How many times less compute an arm needs for the end score of its control"
+            "arm", "n", "FLOPs", "seconds", title="How many times less compute an arm needs for the end score of its control"
         )
         for one in self.multipliers:
             seeds = str(max(multiplier.seeds for multiplier in one.by_cost.values()))
