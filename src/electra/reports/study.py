@@ -80,9 +80,8 @@ class StudyReport:
         return [*tables, *further, *([self._multiplier_table()] if self.multipliers else [])]
 
     def _multiplier_table(self) -> Table:
-        table = NumericTable(
-            "arm", "n", "FLOPs", "seconds", title="How many times less compute an arm needs for the end score of its control"
-        )
+        title = "How many times less compute an arm needs for the end score of its control"
+        table = NumericTable("arm", "n", "FLOPs", "seconds", title=title)
         for one in self.multipliers:
             seeds = str(max(multiplier.seeds for multiplier in one.by_cost.values()))
             table.add_row(one.label, seeds, *(str(one.by_cost[cost]) for cost in COSTS))
