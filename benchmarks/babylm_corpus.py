@@ -1,10 +1,10 @@
-"""Write a corpus of at most so many words, as BabyLM's strict-small track allows, from several larger ones.
+"""Write a corpus of at most so many words, the size of BabyLM's strict-small track, from several larger ones.
 
     python benchmarks/babylm_corpus.py OUT.jsonl CORPUS.jsonl.zst [CORPUS.jsonl.zst ...] [--words 10000000]
 
-Each corpus (JSON lines with `id` and `text`) gives an equal share of the words. Its documents come in the order of
-a hash of their ids, and the last one is cut at a line, so the result is the same on every machine. Words are what
-white space separates, as in BabyLM's rules.
+Each corpus (JSON lines with `id` and `text`) gives at most an equal share of the words. Its documents come in the
+order of a hash of their ids, and the last one is cut at a line, so the result is the same on every machine. Words are
+what white space separates.
 """
 
 import argparse
@@ -28,12 +28,27 @@ def documents(path: Path) -> Iterator[dict[str, str]]:
 def cut(text: str, words: int) -> str:
     """The first lines of a text with at most so many words."""
     lines, left = [], words
-    for line in text.splitlines():
+    for line in text.split("\n"):
         left -= len(line.split())
         if left < 0:
             break
         lines.append(line)
     return "\n".join(lines)
+
+
+def choose(corpus: Path, words: int) -> Iterator[tuple[str, str]]:
+    """Ids and texts of documents with so many words in all; of the last one only the first lines."""
+    left = words
+    for document in documents(corpus):
+        text = document["text"]
+        fits = len(text.split()) <= left
+        if not fits:
+            text = cut(text, left)
+        left -= len(text.split())
+        if text.strip():
+            yield document["id"], text
+        if not fits:
+            return
 
 
 def main() -> None:
@@ -42,19 +57,13 @@ def main() -> None:
     parser.add_argument("corpora", type=Path, nargs="+")
     parser.add_argument("--words", type=int, default=10_000_000)
     options = parser.parse_args()
-    share = options.words // len(options.corpora)
     with options.out.open("w", encoding="utf-8") as out:
         for corpus in options.corpora:
-            left, count = share, 0
-            for document in documents(corpus):
-                text = cut(document["text"], left)
-                if text.strip():
-                    left -= len(text.split())
-                    count += 1
-                    out.write(json.dumps({"id": document["id"], "text": text}, ensure_ascii=False) + "\n")
-                if left <= 0 or len(text) < len(document["text"].rstrip()) - 1:
-                    break
-            print(f"{corpus.name}: {share - left:,} words of {count:,} documents")
+            words = count = 0
+            for name, text in choose(corpus, options.words // len(options.corpora)):
+                out.write(json.dumps({"id": name, "text": text}, ensure_ascii=False) + "\n")
+                words, count = words + len(text.split()), count + 1
+            print(f"{corpus.name}: {words:,} words of {count:,} documents")
 
 
 if __name__ == "__main__":

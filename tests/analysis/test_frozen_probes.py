@@ -36,13 +36,14 @@ def test_a_nonlinear_probe_reads_what_no_linear_one_can() -> None:
     x_ND, test_MD = (rng.normal(size=(count, 4)).astype(np.float32) for count in (2_000, 500))
     labels_N, test_labels_M = ((states[:, 0] * states[:, 1] > 0).astype(np.int64) for states in (x_ND, test_MD))
     linear_M = ridge_labels(x_ND, labels_N, test_MD, 2)
-    nonlinear_M = ridge_labels(x_ND, labels_N, test_MD, 2, hidden=256)
+    nonlinear_M = ridge_labels(x_ND, labels_N, test_MD, 2, random_features=256)
     assert (linear_M == test_labels_M).mean() < 0.6 < 0.9 < (nonlinear_M == test_labels_M).mean()
     scaled, scaled_test = (
         add_random_features((states - x_ND.mean(0)) / (x_ND.std(0) + 1e-6), 256) for states in (x_ND, test_MD)
     )
     expected = Ridge(alpha=ALPHA).fit(scaled, np.eye(2)[labels_N]).predict(scaled_test).argmax(1)
-    assert (nonlinear_M == expected).mean() > 0.995  # float32 and float64 round differently
+    assert np.array_equal(nonlinear_M, expected)
+    assert np.array_equal(scaled[:, :4], (x_ND - x_ND.mean(0)) / (x_ND.std(0) + 1e-6)), "the states are kept"
 
 
 def test_a_label_that_a_word_determines_is_read(tmp_path: Path) -> None:
@@ -66,6 +67,24 @@ def test_a_label_that_a_word_determines_is_read(tmp_path: Path) -> None:
         assert low <= probe.score(model, tmp_path) <= high
 
 
+def test_a_nonlinear_probe_reads_states_with_random_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("train.txt", "test.txt"):
+        (tmp_path / "data" / name).write_text("cat X A\nsat X B\n\n" * 8)
+    used: list[int] = []
+
+    def record(x_ND: np.ndarray, count: int) -> np.ndarray:
+        used.append(count)
+        return add_random_features(x_ND, count)
+
+    monkeypatch.setattr("electra.analysis.frozen_probes.add_random_features", record)
+    probe = FrozenProbe("data", TASKS["chunking"], Columns(), random_features=16)
+    assert probe.score(write_model(tmp_path / "made", hidden_size=32, heads=2), tmp_path) == 1.0
+    assert set(used) == {16} and len(used) >= 4, "in each layer, and for the test part"
+
+
 def test_a_relation_has_no_subtype(tmp_path: Path) -> None:
     folder = tmp_path / "pos-ud-english-ewt"
     folder.mkdir()
@@ -74,7 +93,7 @@ def test_a_relation_has_no_subtype(tmp_path: Path) -> None:
         (folder / f"en_ewt-ud-{part}.conllu").write_text(lines)
     probe = FROZEN_PROBES["probe-deprel"]
     train, _ = probe.read(tmp_path)
-    assert probe.labels(train[0]) == ["nsubj", "root"]
+    assert train[0].tags == ("nsubj", "root")
 
 
 def test_the_place_of_a_head_is_counted_from_the_word(tmp_path: Path) -> None:
@@ -87,7 +106,16 @@ def test_the_place_of_a_head_is_counted_from_the_word(tmp_path: Path) -> None:
         (folder / f"en_ewt-ud-{part}.conllu").write_text("\n".join(words) + "\n\n")
     probe = FROZEN_PROBES["probe-heads"]
     train, _ = probe.read(tmp_path)
-    assert probe.labels(train[0]) == ["1", "root", "5", "-1", "5", "4", "-5", "-5", "-1", "-5"]
+    assert train[0].tags == ("1", "root", "5", "-1", "5", "4", "-5", "-5", "-1", "-5")
+
+
+def test_a_head_that_is_no_number_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "pos-ud-english-ewt"
+    folder.mkdir()
+    for part in ("train", "test"):
+        (folder / f"en_ewt-ud-{part}.conllu").write_text("1\tWe\twe\tPRON\tPRP\t_\t_\tdep\t_\t_\n\n")
+    with pytest.raises(DataError, match=r"train\.conllu:1: in this sentence the head of word 1 is '_'"):
+        FROZEN_PROBES["probe-heads"].read(tmp_path)
 
 
 def test_missing_data_are_named(tmp_path: Path) -> None:

@@ -126,10 +126,12 @@ def test_kept_masks_are_restored_and_have_no_label(name: str) -> None:
     logits_nV = ours.correction.head.logits(masking.gather(x_BLD), ours.encoder.embeddings.token.weight)
     restored = F.cross_entropy(logits_nV[used_n], masking.gather(one.input_ids_BL)[used_n])
     torch.testing.assert_close(output.parts["correction_loss"], restored, rtol=1e-5, atol=1e-6)
-    share = (labels_BL.bool() & counted_BL).sum() / (one.input_ids_BL > 4).sum()
-    torch.testing.assert_close(output.parts["replaced_share"], share)
-    heldout = ours.evaluate([(one, one)])
+    torch.testing.assert_close(output.parts["replaced_share"], labels_BL[counted_BL].mean())
+    other = replace(one, input_ids_BL=torch.where(one.input_ids_BL > 4, one.input_ids_BL.roll(1, 0), 0))
+    heldout = ours.evaluate([(one, other)])
     assert heldout["eval/discriminator_loss"] == pytest.approx(expected.item(), rel=1e-4)
+    ours.config = replace(ours.config, keep_masked_share=0.0)
+    assert heldout["eval/unigram_auc"] == ours.evaluate([(one, other)])["eval/unigram_auc"], "of all text"
 
 
 def test_its_head_is_counted_and_evaluated_and_not_exported() -> None:
@@ -157,11 +159,16 @@ def test_kept_masks_need_the_loss_and_labels_of_all_text() -> None:
     run = {"data": "data", "out": "out", "train.steps": 10, "objective.keep_masked_share": 0.5}
     with pytest.raises(ConfigError, match=r"keep_masked_share: nothing is learned at \[MASK\]"):
         load_config("electra-tiny", run)
-    with pytest.raises(ConfigError, match="keep_masked_share: needs discriminator_positions text"):
-        load_config(
-            "electra-tiny",
-            {**run, "objective.correction_weight": 1.0, "objective.discriminator_positions": "masked"},
-        )
+    run["objective.correction_weight"] = 1.0
+    for name in ("replacement", "spare_first_position"):
+        with pytest.raises(
+            ConfigError, match=rf"masking\.{name}: must be false with .*keep_masked_share"
+        ):
+            load_config("electra-tiny", {**run, f"masking.{name}": True})
+    with pytest.raises(ConfigError, match="discriminator_positions: must be text with keep_masked_share"):
+        load_config("electra-tiny", {**run, "objective.discriminator_positions": "masked"})
+    with pytest.raises(ConfigError, match="keep_masked_share: is not possible with adversarial"):
+        load_config("electra-tiny", {**run, "objective.kind": "adversarial"})
 
 
 def test_it_is_refused_where_it_has_no_effect() -> None:

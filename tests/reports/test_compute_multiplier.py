@@ -1,18 +1,18 @@
-"""How much less compute an arm needs for the score of its control."""
+"""How many times less compute an arm needs for the score of its control."""
 
-import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 from scipy.stats import ttest_1samp
 
 from electra.json_files import read_json, write_json
-from electra.reports.compute_multiplier import cost_to_reach
+from electra.reports.compute_multiplier import multiplier
 from electra.reports.study import read_study
 
-SHARES = [0.25, 0.5, 1.0]
+FRACTIONS = [0.25, 0.5, 1.0]
 
 
 def write_study(folder: Path, scores: dict[str, list[list[float]]], **others: Any) -> Path:
@@ -23,13 +23,13 @@ def write_study(folder: Path, scores: dict[str, list[list[float]]], **others: An
         folder / "study.json",
         {
             "study": "s", "title": "A study", "base": "nano", "control": "control", "paper": "", "axis": "",
-            "shares": SHARES, "tune": [], "budget": 1e9, "precision": "float32", "suite": ["a"], "reached": {},
+            "shares": FRACTIONS, "tune": [], "budget": 1e9, "precision": "float32", "suite": ["a"], "reached": {},
             "flops": 1e9, "arms": arms, **others,
         },
     )  # fmt: skip
     for arm, seeds in scores.items():
         for seed, points in enumerate(seeds):
-            for share, score in zip(SHARES, points, strict=True):
+            for share, score in zip(FRACTIONS, points, strict=True):
                 speed = 2.0 if arm == "control" else 1.0
                 run = {
                     "arm": arm, "share": share, "seed": seed, "failed": None, "flops": 1e9 * share,
@@ -42,54 +42,75 @@ def write_study(folder: Path, scores: dict[str, list[list[float]]], **others: An
     return folder
 
 
-def test_lines_are_straight_over_the_logarithm_of_the_cost() -> None:
-    points = [(1.0, 10.0), (4.0, 30.0), (16.0, 20.0), (64.0, 50.0)]
-    assert cost_to_reach(points, 20.0) == pytest.approx(2.0)
-    assert cost_to_reach(points, 40.0) == pytest.approx(math.sqrt(16 * 64) * 4 ** (1 / 6))
-    assert cost_to_reach(points, 5.0) == 1.0
-    assert cost_to_reach(points, 51.0) is None
+def test_it_is_the_inverse_of_the_fraction_where_the_mean_reaches_the_score() -> None:
+    assert multiplier(FRACTIONS, [[-10.0, 0.0, 10.0]])[0] == pytest.approx(2.0)
+    assert multiplier(FRACTIONS, [[-10.0, -5.0, 5.0]])[0] == pytest.approx(2**0.5, rel=0.01)
+    assert multiplier(FRACTIONS, [[-30.0, -5.0, 10.0], [10.0, 5.0, 10.0]])[0] == pytest.approx(2.0)
+    assert multiplier(FRACTIONS, [[1.0, 2.0, 3.0]])[0] == pytest.approx(4.0)
+    assert multiplier(FRACTIONS, [[-3.0, -2.0, -1.0]])[0] is None
 
 
-def test_the_interval_is_students_of_the_logarithms_of_the_seeds(tmp_path: Path) -> None:
+def test_an_arm_that_is_worse_again_later_has_not_reached_the_score() -> None:
+    assert multiplier(FRACTIONS, [[-10.0, 1.0, -1.0]])[0] is None
+    value = multiplier(FRACTIONS, [[1.0, -1.0, 1.0]])[0]
+    assert value is not None and value == pytest.approx(2**0.5, rel=0.01)
+
+
+def test_the_interval_holds_the_fractions_where_a_t_test_sees_no_difference() -> None:
+    rng = np.random.default_rng(0)
+    differences_SF = np.array([-4.0, 0.5, 5.0]) + rng.normal(size=(5, 3))
+    value, low, high = multiplier(FRACTIONS, differences_SF.tolist())
+    assert low is not None and value is not None and high is not None and 1 < low < value < high < 4
+    for end in (low, high):
+        at_end = [np.interp(-np.log(end), np.log(FRACTIONS), one) for one in differences_SF]
+        assert ttest_1samp(at_end, 0).pvalue == pytest.approx(0.05, abs=0.01)
+
+
+def test_arms_that_do_not_differ_are_seldom_called_better_or_worse() -> None:
+    """Of 400 arms with the curve of their control, about one in forty has an interval above 1."""
+    rng, above = np.random.default_rng(0), 0
+    for _ in range(400):
+        arm_SF = np.array([-2.0, -1.0, 0.0]) + rng.normal(size=(3, 3))
+        _, low, _ = multiplier(FRACTIONS, (arm_SF - rng.normal(size=(3, 1))).tolist())
+        above += low is not None
+    assert 2 <= above <= 20
+
+
+def test_the_table_has_both_costs(tmp_path: Path) -> None:
     scores = {
         "control": [[0.5, 0.6, 0.7], [0.5, 0.6, 0.7], [0.5, 0.6, 0.7]],
-        "better": [[0.6, 0.7, 0.8], [0.6, 0.68, 0.72], [0.65, 0.75, 0.8]],
+        "better": [[0.6, 0.7, 0.8], [0.61, 0.69, 0.8], [0.59, 0.71, 0.8]],
+        "at once": [[0.8, 0.8, 0.8], [0.81, 0.81, 0.81], [0.8, 0.81, 0.8]],
+        "never": [[0.4, 0.5, 0.6], [0.4, 0.5, 0.61], [0.4, 0.5, 0.6]],
     }
-    report = read_study(write_study(tmp_path / "study", scores))
-    [multiplier] = report.multipliers
-    flops, seconds = multiplier.by_cost["flops"], multiplier.by_cost["seconds"]
-    each = [2.0, math.sqrt(2), 2 * math.sqrt(2)]  # .70 at half of it; between .5 and 1; between .25 and .5
-    expected = ttest_1samp([math.log(one) for one in each], 0).confidence_interval(0.95)
-    assert flops.mean == pytest.approx(2.0) and flops.seeds == flops.reached == 3
-    assert flops.interval == pytest.approx((math.exp(expected.low), math.exp(expected.high)))
-    assert seconds.mean == pytest.approx(4.0), "a step of the control takes twice the time"
+    report = read_study(write_study(tmp_path / "study", scores)).write()
+    better, at_once, never = report.multipliers
+    assert better.value == pytest.approx(2.0) and better.seeds == 3 and better.speed == 2.0
+    assert better.describe() == "2.00 (1.74 to 2.24)"
+    assert better.describe(in_seconds=True) == "4.00 (3.48 to 4.49)"
+    assert at_once.describe() == "≥ 4.00 (≥ 4.00 to ≥ 4.00)" and never.describe() == "< 1.00 (< 1.00 to 1.00)"
     console = Console(width=160)
     with console.capture() as capture:
         console.print(report)
-    assert "times less compute" in capture.get() and str(flops) in capture.get()
-    written = read_json(report.write().folder / "results.json")
-    assert written["multipliers"][0]["flops"]["mean"] == pytest.approx(2.0)
+    assert "times less compute" in capture.get() and better.describe() in capture.get()
+    written = read_json(report.folder / "results.json")["multipliers"]
+    assert [one["value"] for one in written] == [pytest.approx(2.0), pytest.approx(4.0), None]
 
 
-def test_a_bound_and_a_score_that_is_not_reached_have_no_interval(tmp_path: Path) -> None:
-    scores = {
-        "control": [[0.5, 0.6, 0.7], [0.5, 0.6, 0.7]],
-        "sometimes": [[0.6, 0.7, 0.8], [0.5, 0.6, 0.65]],
-        "at once": [[0.7, 0.7, 0.8], [0.8, 0.8, 0.8]],
-        "never": [[0.4, 0.5, 0.6], [0.4, 0.5, 0.6]],
-    }
-    report = read_study(write_study(tmp_path / "study", scores))
-    texts = {one.arm: str(one.by_cost["flops"]) for one in report.multipliers}
-    assert texts == {"sometimes": "2.00, 1 of 2 seeds", "at once": "≥ 4.00", "never": "not reached"}
+def test_only_seeds_with_all_fractions_count(tmp_path: Path) -> None:
+    scores = {"control": [[0.5, 0.6, 0.7]] * 3, "other": [[0.6, 0.7, 0.8], [0.1, 0.1, 0.1], [0.1, 0.1, 0.1]]}
+    folder = write_study(tmp_path / "study", scores)
+    (folder / "runs/other/1/seed-1/result.json").unlink()
+    (folder / "runs/control/1/seed-2/result.json").unlink()
+    [one] = read_study(folder).multipliers
+    assert one.seeds == 1 and one.describe() == "2.00"
+    (folder / "runs/other/0.5/seed-0/result.json").unlink()
+    assert not read_study(folder).multipliers
 
 
-def test_there_is_none_where_less_is_better_or_with_one_fraction(tmp_path: Path) -> None:
+def test_there_is_none_where_less_is_better(tmp_path: Path) -> None:
     scores = {"control": [[0.5, 0.6, 0.7]], "other": [[0.6, 0.7, 0.8]]}
     auc = write_study(tmp_path / "auc", scores, suite=[], figure="eval/unigram_auc")
     assert [one.arm for one in read_study(auc).multipliers] == ["other"]
     loss = write_study(tmp_path / "loss", scores, suite=[], figure="eval/perplexity")
     assert not read_study(loss).multipliers
-    one = write_study(tmp_path / "one", scores)
-    for share in SHARES[:2]:
-        (one / "runs/other" / f"{share:g}" / "seed-0/result.json").unlink()
-    assert not read_study(one).multipliers

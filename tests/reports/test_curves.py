@@ -45,7 +45,7 @@ def test_only_metrics_of_the_objective_are_drawn(tmp_path: Path) -> None:
         "encoder loss",
         "adversarial loss",
         "masked-LM accuracy",
-        "accuracy at replaced tokens",
+        "accuracy at chosen positions",
     ]
     assert training.get_yscale() == "linear", "a loss below zero has no logarithm"
 

@@ -3,8 +3,8 @@
 For each layer a linear map from a word's state to its label is fitted by ridge regression on one-hot labels, in
 closed form, so a probe takes seconds and gives the same number every time. The layer is chosen on held-out
 sentences of the training part; the score is that layer's accuracy on the test part. A non-linear probe is the same
-regression on the states and `hidden` random features of them, max(0, W x), whose W is always the same (a layer of
-random weights that is not trained).
+regression on the states and random features of them, max(0, W x), whose W is always the same (a layer of random
+weights that is not trained).
 
 `probing` has probes with control tasks, which say how much of an accuracy is memorized. They take minutes.
 
@@ -13,6 +13,7 @@ Shapes: N words to fit, M words to test, Z layers, D hidden size, H random featu
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +32,10 @@ HELD_OUT = 4
 """One sentence in so many of the training part is held out to choose the layer."""
 ALPHA = 10.0
 """The penalty of the ridge regression, on standardized states."""
-HIDDEN = 1_024
+RANDOM_FEATURES = 1_024
 """Random features of a non-linear probe."""
-FARTHEST_HEAD = 5
-"""Heads that are farther away have one label on each side."""
+MAX_OFFSET = 5
+"""Heads so many words away, or more, have one label on each side."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -47,13 +48,22 @@ def _labels(sentence: Sentence) -> Sequence[str]:
 
 
 def _head_offsets(sentence: Sentence) -> Sequence[str]:
-    """Where the head of each word is: so many words after it (before it if negative), or `root`."""
+    """Where the head of each word is: so many words after it (before it if negative), or `root`.
+
+    Raises:
+        DataError: a head is no number.
+    """
     assert sentence.tags is not None
-    heads = [int(tag) for tag in sentence.tags]
-    return [
-        str(max(-FARTHEST_HEAD, min(FARTHEST_HEAD, head - place))) if head else "root"
-        for place, head in enumerate(heads, start=1)
-    ]
+    offsets = []
+    for place, tag in enumerate(sentence.tags, start=1):
+        if not tag.isdecimal():
+            raise DataError(
+                f"{sentence.source}:{sentence.line}: in this sentence the head of word {place} is {tag!r}, not "
+                "the number of a word; use a file with dependencies"
+            )
+        offset = int(tag) - place
+        offsets.append(str(max(-MAX_OFFSET, min(MAX_OFFSET, offset))) if int(tag) else "root")
+    return offsets
 
 
 @dataclass(frozen=True)
@@ -64,18 +74,18 @@ class FrozenProbe:
         folder: the folder of the data in the folder of all tasks.
         dataset: the files.
         columns: where words and tags are in them.
-        labels: the labels of a sentence's words.
-        hidden: number of random features; 0: a linear probe.
+        labels: makes the labels of words from the tags of a sentence.
+        random_features: their number; 0: a linear probe.
     """
 
     folder: str
     dataset: TaggingDataset
     columns: Columns
     labels: Callable[[Sentence], Sequence[str]] = _labels
-    hidden: int = 0
+    random_features: int = 0
 
     def read(self, tasks: Path) -> tuple[list[Sentence], list[Sentence]]:
-        """The sentences of both parts.
+        """The sentences of both parts, with the labels as tags.
 
         Raises:
             DataError: a file is missing or damaged.
@@ -89,7 +99,8 @@ class FrozenProbe:
                     f"{folder}: there is no {' or '.join(names)}, which a frozen probe needs; it is part of "
                     f"{self.dataset.source}"
                 )
-            parts.append(conll.read(path, self.columns)[:count])
+            sentences = conll.read(path, self.columns)[:count]
+            parts.append([replace(sentence, tags=tuple(self.labels(sentence))) for sentence in sentences])
         return parts[0], parts[1]
 
     def score(self, model: Path, tasks: Path) -> float:
@@ -100,42 +111,44 @@ class FrozenProbe:
             DataError: a file is missing or damaged.
         """
         reader, (train, test) = LayerReader(load_pretrained(model)), self.read(tasks)
-        names = sorted({label for sentence in train for label in self.labels(sentence)})
+        names = sorted({label for sentence in train for label in sentence.tags or ()})
         index = {name: number for number, name in enumerate(names)}
         labels_N, test_labels_M = (
-            np.array([index.get(label, -1) for sentence in part for label in self.labels(sentence)], np.int64)
+            np.array([index.get(label, -1) for sentence in part for label in sentence.tags or ()], np.int64)
             for part in (train, test)
         )
         fitted_N = np.repeat(np.arange(len(train)) % HELD_OUT > 0, [len(sentence.words) for sentence in train])
         x_ZND = reader.states([sentence.words for sentence in train]).states_ZND
+        fit = partial(ridge_labels, count=len(names), random_features=self.random_features)
         accuracies = [
-            np.mean(
-                ridge_labels(x_ND[fitted_N], labels_N[fitted_N], x_ND[~fitted_N], len(names), hidden=self.hidden)
-                == labels_N[~fitted_N]
-            )
+            np.mean(fit(x_ND[fitted_N], labels_N[fitted_N], x_ND[~fitted_N]) == labels_N[~fitted_N])
             for x_ND in x_ZND
         ]
         best = int(np.argmax(accuracies))
         x_ND = x_ZND[best].copy()
         del x_ZND  # all layers of a large network take gigabytes
         test_MD = reader.states([sentence.words for sentence in test]).states_ZND[best]
-        predicted_M = ridge_labels(x_ND, labels_N, test_MD, len(names), hidden=self.hidden)
-        return float((predicted_M == test_labels_M).mean())
+        return float((fit(x_ND, labels_N, test_MD) == test_labels_M).mean())
 
 
 def ridge_labels(
-    x_ND: NDArray[np.float32], labels_N: Ints, test_MD: NDArray[np.float32], count: int, *, hidden: int = 0
+    x_ND: NDArray[np.float32],
+    labels_N: Ints,
+    test_MD: NDArray[np.float32],
+    count: int,
+    *,
+    random_features: int = 0,
 ) -> Ints:
     """Return the most likely label (M,) of states, from a ridge regression of one-hot labels on other states.
 
     Args:
         labels_N: the labels of `x_ND`, from 0 to `count` - 1.
-        hidden: number of random features that are added to the states.
+        random_features: number of features that are added to the states.
     """
     mean_D, deviation_D = x_ND.mean(0), x_ND.std(0) + 1e-6
     scaled_ND, scaled_MD = (((states - mean_D) / deviation_D).astype(np.float64) for states in (x_ND, test_MD))
-    if hidden:
-        scaled_ND, scaled_MD = (add_random_features(states, hidden) for states in (scaled_ND, scaled_MD))
+    if random_features:
+        scaled_ND, scaled_MD = (add_random_features(states, random_features) for states in (scaled_ND, scaled_MD))
         mean_D = scaled_ND.mean(0)
         scaled_ND, scaled_MD = scaled_ND - mean_D, scaled_MD - mean_D
     one_hot_NC = np.eye(count)[labels_N]
@@ -147,8 +160,8 @@ def ridge_labels(
 
 def add_random_features(x_ND: Floats, count: int) -> Floats:
     """Return standardized states (N, D + H) with `count` features max(0, W x), always of the same W."""
-    hidden = x_ND.shape[1]
-    weights_DH = np.random.default_rng(0).normal(size=(hidden, count)) / np.sqrt(hidden)
+    width = x_ND.shape[1]
+    weights_DH = np.random.default_rng(0).normal(size=(width, count)) / np.sqrt(width)
     return np.concatenate([x_ND, np.maximum(0, x_ND @ weights_DH)], axis=1)
 
 
@@ -160,5 +173,8 @@ _LINEAR = {
     "probe-chunking": _CHUNKS, "probe-upos": _TAGS, "probe-deprel": _RELATIONS, "probe-heads": _HEADS,
 }  # fmt: skip
 
-FROZEN_PROBES = _LINEAR | {f"nonlinear-{name}": replace(probe, hidden=HIDDEN) for name, probe in _LINEAR.items()}
-"""Probes by name: chunks, parts of speech, the dependency relation of a word to its head, and the head's place."""
+FROZEN_PROBES = _LINEAR | {
+    f"nonlinear-{name}": replace(probe, random_features=RANDOM_FEATURES) for name, probe in _LINEAR.items()
+}
+"""Probes by name: chunks, parts of speech, the dependency relation of a word to its head, and the head's place;
+each linear and, with `nonlinear-` in front, with random features."""

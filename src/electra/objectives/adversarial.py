@@ -73,11 +73,13 @@ class AdversarialConfig(ReplacedTokenConfig):
         return Adversarial(parts, self)
 
     def problems(self) -> Iterator[str]:
-        yield from super().problems()
+        yield from (one for one in super().problems() if not one.startswith("keep_masked_share"))
+        if self.keep_masked_share:
+            yield "keep_masked_share: is not possible with adversarial; set it to 0"
         yield from generator_source_problem(self)
         if self.adversary != "reinforce" and self.sentence_loss != "none":
             yield "sentence_loss: its gradient would reach the generator through soft samples; use reinforce"
-        for name in ("correction_weight", "correction_negatives", "keep_masked_share", "frequency_share"):
+        for name in ("correction_weight", "correction_negatives", "frequency_share"):
             if getattr(self, name):
                 yield f"{name}: has no effect on adversarial; set it to 0"
         required: dict[str, float] = {

@@ -65,8 +65,8 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     """Compare the original token with this number of tokens in place of the whole vocabulary. They are drawn by
     frequency for each row. The head then costs very little. 0: the whole vocabulary."""
     keep_masked_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
-    """Share of the chosen positions at which the discriminator reads [MASK] in place of a sample. They have no
-    label, and only the loss for restoring tokens, which is that of a masked language model there."""
+    """Share of the samples in whose place the discriminator reads [MASK]. Such a position has no label, and only
+    the loss for restoring tokens, which is that of a masked language model there."""
 
     carries_memory: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
@@ -111,8 +111,11 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
         yield from super().problems_with(sections)
         if sections.masking.replacement and self.discriminator_positions in ("masked", "random"):
             yield "masking.replacement: must be false where objective.discriminator_positions is masked or random"
-        if self.keep_masked_share and (sections.masking.replacement or self.discriminator_positions != "text"):
-            yield "objective.keep_masked_share: needs discriminator_positions text, and masking.replacement false"
+        quirks = [name for name in ("replacement", "spare_first_position") if getattr(sections.masking, name)]
+        if self.keep_masked_share and quirks:
+            yield f"masking.{quirks[0]}: must be false with objective.keep_masked_share"
+        if self.keep_masked_share and self.discriminator_positions != "text":
+            yield "objective.discriminator_positions: must be text with keep_masked_share"
 
 
 class ReplacedToken(GeneratorObjective):
@@ -190,12 +193,12 @@ class ReplacedToken(GeneratorObjective):
         return text_BL & (torch.zeros_like(batch.input_ids_BL).scatter_add_(1, masking.positions_BN, kept_BN) == 0)
 
     def counts(self, batch: Batch, masking: Masking | None = None) -> Counts:
-        """Number of positions: of the generator's loss, of the discriminator's loss, and of text."""
+        """Number of positions: of the generator's loss, of the discriminator's loss, and of text with a label."""
         masking = masking or self.draw_masks(batch)
         return {
             "generator": self.count_predictions(batch, masking),
             "discriminator": self.loss_mask(batch, masking).sum().clamp(min=1),
-            "text": self.text_mask(batch).sum().clamp(min=1),
+            "text": self._labeled(batch, masking).sum().clamp(min=1),
             **self.sentence_counts(batch),
         }
 
@@ -232,12 +235,14 @@ class ReplacedToken(GeneratorObjective):
             generator_memory = None if self.generator is None else self.generator.memory.empty_copy()
             for batch, unigram_batch in batches:
                 corrupted = self.corrupt_for_evaluation(batch, generator, generator_memory)
-                text_BL = self._labeled(batch, corrupted.masking)
-                texts = (samples, corrupted.ids_BL), (unigram, unigram_batch.input_ids_BL)
-                for (metrics, ids_BL), memory in zip(texts, memories, strict=True):
+                texts = (
+                    (samples, corrupted.ids_BL, self._labeled(batch, corrupted.masking)),
+                    (unigram, unigram_batch.input_ids_BL, self.text_mask(batch)),
+                )
+                for (metrics, ids_BL, labeled_BL), memory in zip(texts, memories, strict=True):
                     x_BLD = self.discriminator_states(batch, ids_BL, corrupted.mask, memory)
                     replaced_BL = replaced_labels(ids_BL, batch.input_ids_BL)
-                    metrics.add(self.head(x_BLD)[text_BL], replaced_BL[text_BL])
+                    metrics.add(self.head(x_BLD)[labeled_BL], replaced_BL[labeled_BL])
                     if self.correction is not None and metrics is samples:
                         self.correction.add_metrics(
                             x_BLD, self.encoder.embeddings.token.weight, corrupted.masking, batch,

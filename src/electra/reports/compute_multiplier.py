@@ -1,66 +1,69 @@
-"""How much less compute an arm needs to reach the score that its control has at the end.
+"""How many times less compute an arm needs for the score that its control has at the whole budget.
 
-In a study with several fractions of the budget, each fraction is a run of its own, with a whole schedule. The
-points (compute, score) of an arm and a seed are joined by straight lines over the logarithm of the compute. The
-*multiplier* is the compute of the control's run at the whole budget, over the least compute at which these lines
-reach the score of that run, seed by seed; 2 means half of the compute.
+In a study with several fractions of the budget, each fraction is a run of its own, with a whole schedule. For
+each seed the score of an arm, less that of its control at the whole budget, is a curve over the fraction:
+straight lines over its logarithm. The arm *needs* the least fraction from which on the mean of these curves is
+not below 0. Its multiplier is the inverse of that: 2 means half of the compute.
 
-An arm that is as good at its smallest budget has a multiplier of at least the ratio to that, and one that never
-reaches the score has none; where either happens in some seed, there is no interval.
+The interval is the set of fractions at which Student's interval of the mean contains 0, so it has the confidence
+of a test of the difference. Values below 1, and values above the inverse of the smallest fraction, lie outside of
+what was run; only the bound is known there.
 """
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
-from electra.reports.study_results import ArmResult, Record, heldout_metric_of, is_percent, t_interval
+import numpy as np
 
-Cost = Literal["flops", "seconds"]
-COSTS: tuple[Cost, ...] = ("flops", "seconds")
+from electra.reports.study_results import ArmResult, Record, heldout_metric_of, is_percent, t_quantile
+
+POINTS = 200
+"""Fractions at which the curves are compared, between two that were run."""
 
 
 @dataclass(frozen=True)
-class Multiplier:
-    """The multiplier of an arm in one cost.
+class ComputeMultiplier:
+    """The multiplier of an arm.
 
     Attributes:
-        seeds: number of seeds that both have at the whole budget.
-        reached: number of those that reach the control's score.
-        at_least: whether some seed reaches it at the smallest budget already, so that the mean is too small.
-        mean: geometric mean over the seeds that reach it; None: no seed does.
-        interval: Student's, of the logarithms; None where a seed does not reach it, or has a bound only.
+        seeds: seeds of the arm at all fractions that its control has at the whole budget.
+        bound: the inverse of the smallest fraction; the multiplier may be larger than this, but not be seen to be.
+        value: the multiplier, at most `bound`; None: the arm does not reach the score, so it is below 1.
+        low, high: ends of the interval, like `value`; the low one is None if it is below 1. With one seed there is
+            no interval, and both are None.
+        speed: seconds of the control's run at the whole budget, over those of the arm's (medians). The multiplier
+            in seconds is this times `value`.
     """
-
-    seeds: int
-    reached: int
-    at_least: bool
-    mean: float | None
-    interval: tuple[float, float] | None
-
-    def __str__(self) -> str:
-        if self.mean is None:
-            return "not reached"
-        text = f"{'≥ ' if self.at_least else ''}{self.mean:.2f}"
-        if self.interval is not None:
-            text += f" ({self.interval[0]:.2f} to {self.interval[1]:.2f})"
-        return text if self.reached == self.seeds else f"{text}, {self.reached} of {self.seeds} seeds"
-
-
-@dataclass(frozen=True)
-class ArmMultiplier:
-    """The multipliers of an arm against its control, by cost."""
 
     arm: str
     label: str
     control: str
-    by_cost: Mapping[Cost, Multiplier]
+    seeds: int
+    bound: float
+    value: float | None
+    low: float | None
+    high: float | None
+    speed: float
+
+    def describe(self, *, in_seconds: bool = False) -> str:
+        """The multiplier and its interval, of FLOPs or of seconds."""
+        unit = self.speed if in_seconds else 1.0
+
+        def number(value: float | None) -> str:
+            if value is None:
+                return f"< {unit:.2f}"
+            return f"{'≥ ' if value >= self.bound else ''}{unit * value:.2f}"
+
+        if self.high is None:
+            return number(self.value)
+        return f"{number(self.value)} ({number(self.low)} to {number(self.high)})"
 
 
-def compute_multipliers(study: Record, arms: Sequence[ArmResult]) -> Iterator[ArmMultiplier]:
-    """The multipliers of all arms that have runs at several fractions of the budget and a control.
+def compute_multipliers(study: Record, arms: Sequence[ArmResult]) -> Iterator[ComputeMultiplier]:
+    """The multipliers of all arms with a control that have a seed at all fractions of the budget.
 
     There are none where a lower score is better, as with a loss.
 
@@ -68,55 +71,61 @@ def compute_multipliers(study: Record, arms: Sequence[ArmResult]) -> Iterator[Ar
         study: the object of study.json.
         arms: the results of the arms, at each fraction.
     """
-    if not study["suite"] and not is_percent(heldout_metric_of(study)):
+    fractions = sorted(study["shares"])
+    if fractions[-1] != 1 or len(fractions) < 2 or not (study["suite"] or is_percent(heldout_metric_of(study))):
         return
-    arms = [one for one in arms if len(one.scores) == len(one.runs) > 0]  # all runs have the held-out metric
+    by_arm = {
+        (one.arm, one.budget_fraction): one for one in arms if len(one.scores) == len(one.runs)
+    }  # without tasks, a run may lack the held-out metric
     for name, arm in study["arms"].items():
         control = arm.get("control") or study["control"]
-        own = [one for one in arms if one.arm == name]
-        ends = [one for one in arms if one.arm == control and one.budget_fraction == 1]
-        if name == control or len(own) < 2 or not ends:
+        own, end = [by_arm.get((name, fraction)) for fraction in fractions], by_arm.get((control, 1.0))
+        if name == control or end is None or not all(own):
             continue
-        by_cost = {cost: _multiplier(own, ends[0], cost) for cost in COSTS}
-        if by_cost["flops"].seeds:
-            yield ArmMultiplier(name, arm["says"], control, by_cost)
+        curves = [_by_seed(one) for one in own if one is not None]
+        target = _by_seed(end)
+        seeds = sorted(target.keys() & set.intersection(*(set(curve) for curve in curves)))
+        if seeds:
+            differences_SF = [[curve[seed] - target[seed] for curve in curves] for seed in seeds]
+            speed = _median_seconds(end) / _median_seconds(by_arm[name, 1.0])
+            value, low, high = multiplier(fractions, differences_SF)
+            bound = 1 / fractions[0]
+            yield ComputeMultiplier(name, arm["says"], control, len(seeds), bound, value, low, high, speed)
 
 
-def _multiplier(own: Sequence[ArmResult], end: ArmResult, cost: Cost) -> Multiplier:
-    curves: dict[int, list[tuple[float, float]]] = {}
-    for arm in own:
-        for run, score in zip(arm.runs, arm.scores, strict=True):
-            curves.setdefault(run["seed"], []).append((run[cost], score))
-    targets = {run["seed"]: (run[cost], score) for run, score in zip(end.runs, end.scores, strict=True)}
-    seeds = [seed for seed in targets if len(curves.get(seed, ())) > 1]
-    logs, bounds = [], 0
-    for seed in seeds:
-        whole, target = targets[seed]
-        points = sorted(curves[seed])
-        if (least := cost_to_reach(points, target)) is not None:
-            logs.append(math.log(whole / least))
-            bounds += points[0][1] >= target
-    judged = len(logs) == len(seeds) > 1 and not bounds
-    interval = t_interval(logs) if judged else None
-    return Multiplier(
-        seeds=len(seeds),
-        reached=len(logs),
-        at_least=bounds > 0,
-        mean=math.exp(statistics.mean(logs)) if logs else None,
-        interval=(math.exp(interval[0]), math.exp(interval[1])) if interval else None,
-    )
-
-
-def cost_to_reach(points: Sequence[tuple[float, float]], target: float) -> float | None:
-    """The least cost at which the lines between points (cost, score) reach a score; None: they never do.
+def multiplier(
+    fractions: Sequence[float], differences_SF: Sequence[Sequence[float]]
+) -> tuple[float | None, float | None, float | None]:
+    """The multiplier and the ends of its interval; None for the first two if they are below 1.
 
     Args:
-        points: sorted by cost. The lines are straight over the logarithm of the cost.
+        fractions: of the budget, ascending; the last one is 1.
+        differences_SF: for each seed and fraction, the arm's score less that of the control at the whole budget.
     """
-    if points[0][1] >= target:
-        return points[0][0]
-    for (cost, score), (next_cost, next_score) in pairwise(points):
-        if next_score >= target:
-            share = (target - score) / (next_score - score)
-            return math.exp(math.log(cost) + share * math.log(next_cost / cost))
-    return None
+    logs = np.log(fractions)
+    grid = np.unique(np.concatenate([np.linspace(a, b, POINTS) for a, b in pairwise(logs)]))
+    curves_SG = np.array([np.interp(grid, logs, one) for one in differences_SF])
+    value = _inverse_of_first(grid, curves_SG.mean(0) >= 0)
+    if len(differences_SF) == 1:
+        return value, None, None
+    mean_G, width_G = curves_SG.mean(0), t_quantile(len(curves_SG)) * curves_SG.std(0, ddof=1)
+    low_G, high_G = mean_G - width_G, mean_G + width_G
+    not_worse = np.flatnonzero(high_G >= 0)
+    high = math.exp(-grid[not_worse[0]]) if len(not_worse) else None
+    return value, _inverse_of_first(grid, low_G > 0), high if high is not None else 1.0
+
+
+def _inverse_of_first(grid: np.ndarray, holds: np.ndarray) -> float | None:
+    """The inverse of the first fraction from which on something holds, given their logarithms; None: of none."""
+    if not holds[-1]:
+        return None
+    fails = np.flatnonzero(~holds)
+    return math.exp(-grid[fails[-1] + 1 if len(fails) else 0])
+
+
+def _by_seed(arm: ArmResult) -> dict[int, float]:
+    return {run["seed"]: score for run, score in zip(arm.runs, arm.scores, strict=True)}
+
+
+def _median_seconds(arm: ArmResult) -> float:
+    return statistics.median(run["seconds"] for run in arm.runs)

@@ -15,7 +15,7 @@ from electra import durable
 from electra.errors import CheckpointError
 from electra.json_files import raise_if_damaged, read_json, write_json
 from electra.objectives.metric_labels import metric_label
-from electra.reports.compute_multiplier import COSTS, ArmMultiplier, compute_multipliers
+from electra.reports.compute_multiplier import ComputeMultiplier, compute_multipliers
 from electra.reports.study_figure import draw_study
 from electra.reports.study_results import (
     ARCHIVE_FILE,
@@ -54,7 +54,7 @@ class StudyReport:
     study: Record
     arms: tuple[ArmResult, ...]
     contrasts: tuple[ContrastResult, ...]
-    multipliers: tuple[ArmMultiplier, ...]
+    multipliers: tuple[ComputeMultiplier, ...]
     runs: tuple[Record, ...]
     files: tuple[Path, ...] = ()
 
@@ -83,8 +83,7 @@ class StudyReport:
         title = "How many times less compute an arm needs for the end score of its control"
         table = NumericTable("arm", "n", "FLOPs", "seconds", title=title)
         for one in self.multipliers:
-            seeds = str(max(multiplier.seeds for multiplier in one.by_cost.values()))
-            table.add_row(one.label, seeds, *(str(one.by_cost[cost]) for cost in COSTS))
+            table.add_row(one.label, str(one.seeds), one.describe(), one.describe(in_seconds=True))
         return table
 
     def _contrast_table(self) -> Table:
@@ -121,11 +120,7 @@ class StudyReport:
                 }
                 for one in self.contrasts
             ],
-            "multipliers": [
-                {"arm": one.arm, "control": one.control}
-                | {cost: asdict(multiplier) for cost, multiplier in one.by_cost.items()}
-                for one in self.multipliers
-            ],
+            "multipliers": [asdict(one) for one in self.multipliers],
         }  # fmt: skip
         results = self.folder / "results.json"
         write_json(results, content)

@@ -258,12 +258,15 @@ def _judge(differences: Sequence[float]) -> tuple[float, tuple[float, float] | N
 
 def t_interval(differences: Sequence[float]) -> tuple[float, float]:
     """Student's t-interval for the mean of two or more differences."""
+    mean, width = statistics.mean(differences), t_quantile(len(differences)) * statistics.stdev(differences)
+    return mean - width, mean + width
+
+
+def t_quantile(count: int) -> float:
+    """Half the width of Student's interval for a mean of so many values, in standard deviations of a value."""
     from scipy.stats import t
 
-    count = len(differences)
-    mean, error = statistics.mean(differences), statistics.stdev(differences) / count**0.5
-    width = float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) * error
-    return mean - width, mean + width
+    return float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) / count**0.5
 
 
 def _summarize(
