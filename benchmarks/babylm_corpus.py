@@ -3,8 +3,8 @@
     python benchmarks/babylm_corpus.py OUT.jsonl CORPUS.jsonl.zst [CORPUS.jsonl.zst ...] [--words 10000000]
 
 Each corpus (JSON lines with `id` and `text`) gives at most an equal share of the words. Its documents come in the
-order of a hash of their ids, and the last one is cut at a line, so the result is the same on every machine. Words are
-what white space separates.
+order of a hash of their ids, and the last one is cut at a line, so the result is the same on every machine. Words
+are what white space separates.
 """
 
 import argparse
