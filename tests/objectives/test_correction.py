@@ -161,9 +161,7 @@ def test_kept_masks_need_the_loss_and_labels_of_all_text() -> None:
         load_config("electra-tiny", run)
     run["objective.correction_weight"] = 1.0
     for name in ("replacement", "spare_first_position"):
-        with pytest.raises(
-            ConfigError, match=rf"masking\.{name}: must be false with .*keep_masked_share"
-        ):
+        with pytest.raises(ConfigError, match=rf"masking\.{name}: must be false with .*keep_masked_share"):
             load_config("electra-tiny", {**run, f"masking.{name}": True})
     with pytest.raises(ConfigError, match="discriminator_positions: must be text with keep_masked_share"):
         load_config("electra-tiny", {**run, "objective.discriminator_positions": "masked"})
