@@ -4,7 +4,7 @@
     electra study STUDY --data DATA --out TRAINED --tasks TASKS --budget 1e13 --seeds 3
     python benchmarks/yardstick.py FLOORS TRAINED
 
-Both studies need the same --base, --suite and --tune. For each task: the mean of networks that are not trained,
+Both studies need the same --suite and --tune. For each task: the mean of networks that are not trained,
 with random weights and with the token table from counts; the arm with the highest mean; and the standard deviation
 of seeds, pooled over the arms of TRAINED (it contains the spread of fine-tuning). *Signal* is (best - counts) /
 deviation. *Seeds* is the least number of seeds of two arms with which a true difference of 1 point has an interval
@@ -24,7 +24,7 @@ from scipy.stats import nct, t
 from electra.reports.study import StudyReport, read_study
 
 POWER, LEVEL, POINTS = 0.8, 0.95, 1.0
-SIMILAR = "base", "suite", "tune"
+SIMILAR = "suite", "tune"
 """Settings that the two studies must share."""
 
 
