@@ -182,6 +182,19 @@ def test_the_code_runs_in_each_folder(network, tokenizer_json, tmp_path, monkeyp
         assert type(names["generator"]).__name__ == "ElectraForMaskedLM"
 
 
+def test_a_discriminator_that_fills_masks_names_its_other_folder() -> None:
+    config = read_toml("modern-tiny")
+    config["model"]["vocabulary_size"] = 30_522
+    config["objective"] |= {"fakes": "unigram", "keep_masked_share": 0.5, "correction_weight": 1.0}
+    text, other = card("discriminator", config=config), card("generator", config=config)
+    assert "The same network as a masked language model is in `../generator`." in text
+    assert 'pipeline("fill-mask", model="../generator")' in text and "Its generator" not in text
+    assert "# ELECTRA discriminator as a masked language model" in other
+    assert "The network of the discriminator in `../discriminator` with another head" in other
+    assert "made replacements" not in other and "ModernBertForMaskedLM" in other
+    assert "It reads up to 8192" in other
+
+
 @pytest.mark.parametrize("objective", ["masked-lm", "electric"])
 def test_other_objectives_have_their_own_descriptions(objective: str) -> None:
     config = read_toml("electra-tiny")

@@ -155,6 +155,16 @@ def test_negatives_need_the_loss() -> None:
         load_config("electra-tiny", run)
 
 
+def test_a_network_that_fills_masks_is_exported_with_both_heads() -> None:
+    alone, with_generator = objective("modern, some [MASK] kept"), objective("some [MASK] kept")
+    assert isinstance(alone, ReplacedToken) and alone.correction is not None
+    networks = alone.exportable_networks()
+    assert networks["generator"].encoder is networks["discriminator"].encoder
+    assert networks["generator"].head is alone.correction.head
+    assert with_generator.exportable_networks()["generator"].encoder is not networks["discriminator"].encoder
+    assert "generator" not in objective("modern, fakes and correction").exportable_networks()
+
+
 def test_kept_masks_need_the_loss_and_labels_of_all_text() -> None:
     run = {"data": "data", "out": "out", "train.steps": 10, "objective.keep_masked_share": 0.5}
     with pytest.raises(ConfigError, match=r"keep_masked_share: nothing is learned at \[MASK\]"):

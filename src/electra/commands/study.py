@@ -20,8 +20,8 @@ class StudyCommand:
 
     study: tyro.conf.Positional[str]
     """Name of a study (objectives, generator-size, sharing, training-algorithm, budget, model-size, masking,
-    loss-weight, temperature, start-up, encoders, roberta, albert, recurrence, backbone: docs/guides/studies.md
-    explains them), or a TOML file of your own."""
+    loss-weight, temperature, start-up, encoders, roberta, albert, recurrence, backbone,
+    recipe: docs/guides/studies.md explains them), or a TOML file of your own."""
     data: Path
     """Folder made by `electra prepare`."""
     out: Path

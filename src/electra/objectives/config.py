@@ -183,6 +183,12 @@ class ObjectiveConfig(ABC):
         return False
 
     @property
+    def fills_masks(self) -> bool:
+        """Whether the discriminator also restores tokens at [MASK]. It is then exported a second time, as a masked
+        language model in `generator`."""
+        return False
+
+    @property
     def accepts_pretrained_generator(self) -> bool:
         """Whether the run can start from a pre-trained generator (init.generator)."""
         return False

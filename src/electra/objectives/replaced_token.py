@@ -66,13 +66,18 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     frequency for each row. The head then costs very little. 0: the whole vocabulary."""
     keep_masked_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """Share of the samples in whose place the discriminator reads [MASK]. Such a position has no label, and only
-    the loss for restoring tokens, which is that of a masked language model there."""
+    the loss for restoring tokens, which is that of a masked language model there. Without a generator, the network
+    is then also exported as a masked language model, in `generator`."""
 
     carries_memory: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **GeneratorObjectiveConfig.not_ignored, "discriminator_positions": ("all",), "correction_weight": (),
         "correction_negatives": (), "keep_masked_share": (),
     }  # fmt: skip
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.keep_masked_share > 0 and not self.has_generator
 
     def build(self, parts: ObjectiveParts) -> Objective:
         return ReplacedToken(parts, self)
@@ -252,7 +257,11 @@ class ReplacedToken(GeneratorObjective):
         return generator.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()} | restored
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
-        return {"discriminator": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}
+        networks = {"discriminator": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}
+        if self.config.fills_masks:
+            assert self.correction is not None
+            networks["generator"] = ExportableNetwork(self.encoder, self.correction.head)
+        return networks
 
     def networks(self, length: int) -> Networks:
         discriminator = Network.from_config(self.encoder.config, head="replaced-token")
