@@ -186,13 +186,15 @@ def test_a_discriminator_that_fills_masks_names_its_other_folder() -> None:
     config = read_toml("modern-tiny")
     config["model"]["vocabulary_size"] = 30_522
     config["objective"] |= {"fakes": "unigram", "keep_masked_share": 0.5, "correction_weight": 1.0}
-    text, other = card("discriminator", config=config), card("generator", config=config)
-    assert "The same network as a masked language model is in `../generator`." in text
-    assert 'pipeline("fill-mask", model="../generator")' in text and "Its generator" not in text
-    assert "# ELECTRA discriminator as a masked language model" in other
+    text, other = card("discriminator", config=config), card("encoder", config=config)
+    assert "The same network as a masked language model is in `../encoder`." in text
+    assert 'pipeline("fill-mask", model="../encoder")' in text and "enerator" not in text.partition("<details>")[0]
+    assert "*sampled*" in text and "pipeline_tag: fill-mask" not in text
+    assert "# ELECTRA discriminator as a masked language model" in other and "pipeline_tag: fill-mask" in other
     assert "The network of the discriminator in `../discriminator` with another head" in other
-    assert "made replacements" not in other and "ModernBertForMaskedLM" in other
-    assert "It reads up to 8192" in other
+    assert 'pipeline("fill-mask", model=".")' in other and "*sampled*" not in other
+    assert "To fine-tune, take the discriminator in `../discriminator`" in other and "small" not in other
+    assert "enerator" not in other.partition("<details>")[0] and "{%" not in other
 
 
 @pytest.mark.parametrize("objective", ["masked-lm", "electric"])

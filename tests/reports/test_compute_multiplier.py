@@ -9,7 +9,7 @@ from rich.console import Console
 from scipy.stats import ttest_1samp
 
 from electra.json_files import read_json, write_json
-from electra.reports.compute_multiplier import multiplier
+from electra.reports.compute_multiplier import ComputeMultiplier, multiplier
 from electra.reports.study import read_study
 
 FRACTIONS = [0.25, 0.5, 1.0]
@@ -50,6 +50,13 @@ def test_it_is_the_inverse_of_the_fraction_where_the_mean_reaches_the_score() ->
     assert multiplier(FRACTIONS, [[-3.0, -2.0, -1.0]])[0] is None
 
 
+@pytest.mark.parametrize("smallest", [1 / 16, 0.05, 0.1, 0.2, 0.3])
+def test_at_the_smallest_fraction_only_a_bound_is_known(smallest: float) -> None:
+    value, interval = multiplier([smallest, 1.0], [[1.0, 2.0], [1.1, 2.0]])
+    one = ComputeMultiplier("arm", "arm", "control", 2, 1 / smallest, value, interval, speed=1.0)
+    assert one.describe() == f"≥ {1 / smallest:.2f} (≥ {1 / smallest:.2f} to ≥ {1 / smallest:.2f})"
+
+
 def test_an_arm_that_is_worse_again_later_has_not_reached_the_score() -> None:
     assert multiplier(FRACTIONS, [[-10.0, 1.0, -1.0]])[0] is None
     value = multiplier(FRACTIONS, [[1.0, -1.0, 1.0]])[0]
@@ -59,8 +66,10 @@ def test_an_arm_that_is_worse_again_later_has_not_reached_the_score() -> None:
 def test_the_interval_holds_the_fractions_where_a_t_test_sees_no_difference() -> None:
     rng = np.random.default_rng(0)
     differences_SF = np.array([-4.0, 0.5, 5.0]) + rng.normal(size=(5, 3))
-    value, low, high = multiplier(FRACTIONS, differences_SF.tolist())
-    assert low is not None and value is not None and high is not None and 1 < low < value < high < 4
+    value, interval = multiplier(FRACTIONS, differences_SF.tolist())
+    assert value is not None and interval is not None
+    low, high = interval
+    assert low is not None and high is not None and 1 < low < value < high < 4
     for end in (low, high):
         at_end = [np.interp(-np.log(end), np.log(FRACTIONS), one) for one in differences_SF]
         assert ttest_1samp(at_end, 0).pvalue == pytest.approx(0.05, abs=0.01)
@@ -71,8 +80,8 @@ def test_arms_that_do_not_differ_are_seldom_called_better_or_worse() -> None:
     rng, above = np.random.default_rng(0), 0
     for _ in range(400):
         arm_SF = np.array([-2.0, -1.0, 0.0]) + rng.normal(size=(3, 3))
-        _, low, _ = multiplier(FRACTIONS, (arm_SF - rng.normal(size=(3, 1))).tolist())
-        above += low is not None
+        _, interval = multiplier(FRACTIONS, (arm_SF - rng.normal(size=(3, 1))).tolist())
+        above += interval is not None and interval[0] is not None
     assert 2 <= above <= 20
 
 
@@ -88,7 +97,7 @@ def test_the_table_has_both_costs(tmp_path: Path) -> None:
     assert better.value == pytest.approx(2.0) and better.seeds == 3 and better.speed == 2.0
     assert better.describe() == "2.00 (1.74 to 2.24)"
     assert better.describe(in_seconds=True) == "4.00 (3.48 to 4.49)"
-    assert at_once.describe() == "≥ 4.00 (≥ 4.00 to ≥ 4.00)" and never.describe() == "< 1.00 (< 1.00 to 1.00)"
+    assert at_once.describe() == "≥ 4.00 (≥ 4.00 to ≥ 4.00)" and never.describe() == "< 1.00 (< 1.00 to < 1.00)"
     console = Console(width=160)
     with console.capture() as capture:
         console.print(report)

@@ -89,6 +89,21 @@ def find_generator(model: str | Path) -> Path | None:
     return next((folder for folder in folders if is_model_folder(folder)), None)
 
 
+def find_masked_lm(model: str | Path) -> Path | None:
+    """Return the folder of the masked language model beside a discriminator; None: there is none.
+
+    It is the generator or, without one, the discriminator's own network with another head.
+    """
+    if generator := find_generator(model):
+        return generator
+    path = Path(model).absolute()
+    for export in (path / "export", path, path.parent):
+        folders = export / "discriminator", export / "encoder"
+        if all(map(is_model_folder, folders)) and path in (export.parent, export, folders[0]):
+            return folders[1]
+    return None
+
+
 def is_hub_id(model: str) -> bool:
     """Whether a MODEL has the form of a Hugging Face id, OWNER/NAME."""
     return re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) is not None

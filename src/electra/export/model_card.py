@@ -14,6 +14,7 @@ from electra.objectives.description import ModelDescription
 from electra.objectives.masking import MaskingConfig
 from electra.objectives.metric_labels import metric_label
 
+SECOND_TITLE = "ELECTRA discriminator as a masked language model"
 CardKind = Literal["discriminator", "generator", "encoder", "run"]
 """The folder for which a card is written: one of the exports, or the run's folder above them."""
 
@@ -74,12 +75,14 @@ def model_card(
     )
     objective, encoder, generator, masking = _configs(config)
     about = objective.describe(masking)
-    fills_masks = kind == "generator" or about.fills_masks
+    is_second = kind == "encoder" and objective.exports_masked_lm
+    fills_masks = kind == "generator" or about.fills_masks or is_second
     data, start = environment.get("data", {}), _start(config)
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         about=about,
-        title=_title(kind, objective, about),
+        title=SECOND_TITLE if is_second else "ELECTRA generator" if kind == "generator" else about.title,
+        is_second=is_second,
         path=_paths(kind),
         fills_masks=fills_masks,
         base=_base_model(config),
@@ -87,7 +90,7 @@ def model_card(
         measured_on=_measured_on(_sources(data)),
         rows=config.get("packing", {}).get("sequence_length", trained_length),
         length=trained_length,
-        longest=_encoder_of(kind, objective, encoder, generator).longest_input(trained_length),
+        longest=(generator if kind == "generator" else encoder).longest_input(trained_length),
         data=_data(data),
         training=_training(config, objective, _main_network(about), progress, environment),
         settings=_settings(config),
@@ -96,19 +99,6 @@ def model_card(
         **_network_values(objective, about, encoder, generator),
         **_metric_values(objective, about, evaluation, progress, fills_masks=fills_masks, continued=bool(start)),
     )
-
-
-def _title(kind: CardKind, objective: ObjectiveConfig, about: ModelDescription) -> str:
-    if kind != "generator":
-        return about.title
-    return "ELECTRA discriminator as a masked language model" if objective.fills_masks else "ELECTRA generator"
-
-
-def _encoder_of(
-    kind: CardKind, objective: ObjectiveConfig, encoder: EncoderConfig, generator: EncoderConfig
-) -> EncoderConfig:
-    """The encoder in the folder of a card."""
-    return generator if kind == "generator" and not objective.fills_masks else encoder
 
 
 def _start(config: Mapping[str, Any]) -> str | None:
@@ -137,15 +127,13 @@ def _network_values(
     """The values of the template that describe the networks."""
     main = _main_network(about)
     classes = {main: _transformers_class(encoder, about.head), "generator": None}
-    if objective.accepts_pretrained_generator or objective.fills_masks:
-        classes["generator"] = _transformers_class(
-            _encoder_of("generator", objective, encoder, generator), "generator"
-        )
+    if objective.accepts_pretrained_generator:
+        classes["generator"] = _transformers_class(generator, "generator")
     return {
         "main": main,
         "classes": classes,
         "has_generator": objective.accepts_pretrained_generator,
-        "fills_masks_too": objective.fills_masks,
+        "exports_masked_lm": objective.exports_masked_lm,
         "is_energy": objective.scores == "energy",
         "model_type": _model_type(encoder, about.head) if classes[main] else "electra",
         "shape": _shape(encoder, generator),

@@ -14,7 +14,8 @@ from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, R
 
 Counts = dict[str, Tensor]
 NetworkName = Literal["discriminator", "generator", "encoder"]
-"""Folder of an exported network. encoder: a full-size language model, alone or together with a generator."""
+"""Folder of an exported network. encoder: a full-size language model, alone or together with a generator; beside a
+discriminator it is the same network with another head."""
 
 
 @dataclass(frozen=True)

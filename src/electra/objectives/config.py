@@ -183,9 +183,8 @@ class ObjectiveConfig(ABC):
         return False
 
     @property
-    def fills_masks(self) -> bool:
-        """Whether the discriminator also restores tokens at [MASK]. It is then exported a second time, as a masked
-        language model in `generator`."""
+    def exports_masked_lm(self) -> bool:
+        """Whether the discriminator is exported a second time, as a masked language model in `encoder`."""
         return False
 
     @property

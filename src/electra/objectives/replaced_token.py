@@ -67,7 +67,7 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     keep_masked_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """Share of the samples in whose place the discriminator reads [MASK]. Such a position has no label, and only
     the loss for restoring tokens, which is that of a masked language model there. Without a generator, the network
-    is then also exported as a masked language model, in `generator`."""
+    is then also exported as a masked language model, in `encoder`."""
 
     carries_memory: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
@@ -76,7 +76,7 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     }  # fmt: skip
 
     @property
-    def fills_masks(self) -> bool:
+    def exports_masked_lm(self) -> bool:
         return self.keep_masked_share > 0 and not self.has_generator
 
     def build(self, parts: ObjectiveParts) -> Objective:
@@ -258,9 +258,9 @@ class ReplacedToken(GeneratorObjective):
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         networks = {"discriminator": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}
-        if self.config.fills_masks:
+        if self.config.exports_masked_lm:
             assert self.correction is not None
-            networks["generator"] = ExportableNetwork(self.encoder, self.correction.head)
+            networks["encoder"] = ExportableNetwork(self.encoder, self.correction.head)
         return networks
 
     def networks(self, length: int) -> Networks:

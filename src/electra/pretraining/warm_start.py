@@ -227,6 +227,8 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
             main, start.discriminator, str(init.discriminator), config.objective,
             keep_tables=start.generator is not None,
         )  # fmt: skip
+        if config.objective.exports_masked_lm:
+            logger.info("the head that fills masks is fresh; a second stage (init.from) keeps it")
         return
     encoders = list({id(network.encoder): network.encoder for network in networks.values()}.values())
     if init.token_table == "cooccurrence":

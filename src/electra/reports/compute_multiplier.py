@@ -5,9 +5,10 @@ each seed the score of an arm, less that of its control at the whole budget, is 
 straight lines over its logarithm. The arm *needs* the least fraction from which on the mean of these curves is
 not below 0. Its multiplier is the inverse of that: 2 means half of the compute.
 
-The interval is the set of fractions at which Student's interval of the mean contains 0, so it has the confidence
-of a test of the difference. Values below 1, and values above the inverse of the smallest fraction, lie outside of
-what was run; only the bound is known there.
+The interval goes from the first to the last fraction at which Student's interval of the mean contains 0 (or, at
+its low end, from which on the mean is clearly above 0), so it has the confidence of a test of the difference.
+Values below 1, and values above the inverse of the smallest fraction, lie outside of what was run; only the bound
+is known there.
 """
 
 import math
@@ -22,6 +23,8 @@ from electra.reports.study_results import ArmResult, Record, heldout_metric_of, 
 
 POINTS = 200
 """Fractions at which the curves are compared, between two that were run."""
+ROUNDING = 1e-9
+"""Relative error of an exponential of a logarithm, and more."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,7 @@ class ComputeMultiplier:
         seeds: seeds of the arm at all fractions that its control has at the whole budget.
         bound: the inverse of the smallest fraction; the multiplier may be larger than this, but not be seen to be.
         value: the multiplier, at most `bound`; None: the arm does not reach the score, so it is below 1.
-        low, high: ends of the interval, like `value`; the low one is None if it is below 1. With one seed there is
-            no interval, and both are None.
+        interval: its ends, each like `value`; None: one seed has no interval.
         speed: seconds of the control's run at the whole budget, over those of the arm's (medians). The multiplier
             in seconds is this times `value`.
     """
@@ -44,8 +46,7 @@ class ComputeMultiplier:
     seeds: int
     bound: float
     value: float | None
-    low: float | None
-    high: float | None
+    interval: tuple[float | None, float | None] | None
     speed: float
 
     def describe(self, *, in_seconds: bool = False) -> str:
@@ -55,11 +56,11 @@ class ComputeMultiplier:
         def number(value: float | None) -> str:
             if value is None:
                 return f"< {unit:.2f}"
-            return f"{'≥ ' if value >= self.bound else ''}{unit * value:.2f}"
+            return f"{'≥ ' if value > self.bound * (1 - ROUNDING) else ''}{unit * value:.2f}"
 
-        if self.high is None:
+        if self.interval is None:
             return number(self.value)
-        return f"{number(self.value)} ({number(self.low)} to {number(self.high)})"
+        return f"{number(self.value)} ({number(self.interval[0])} to {number(self.interval[1])})"
 
 
 def compute_multipliers(study: Record, arms: Sequence[ArmResult]) -> Iterator[ComputeMultiplier]:
@@ -88,15 +89,15 @@ def compute_multipliers(study: Record, arms: Sequence[ArmResult]) -> Iterator[Co
         if seeds:
             differences_SF = [[curve[seed] - target[seed] for curve in curves] for seed in seeds]
             speed = _median_seconds(end) / _median_seconds(by_arm[name, 1.0])
-            value, low, high = multiplier(fractions, differences_SF)
+            value, interval = multiplier(fractions, differences_SF)
             bound = 1 / fractions[0]
-            yield ComputeMultiplier(name, arm["says"], control, len(seeds), bound, value, low, high, speed)
+            yield ComputeMultiplier(name, arm["says"], control, len(seeds), bound, value, interval, speed)
 
 
 def multiplier(
     fractions: Sequence[float], differences_SF: Sequence[Sequence[float]]
-) -> tuple[float | None, float | None, float | None]:
-    """The multiplier and the ends of its interval; None for the first two if they are below 1.
+) -> tuple[float | None, tuple[float | None, float | None] | None]:
+    """The multiplier and the ends of its interval, each None if it is below 1; no interval with one seed.
 
     Args:
         fractions: of the budget, ascending; the last one is 1.
@@ -107,12 +108,12 @@ def multiplier(
     curves_SG = np.array([np.interp(grid, logs, one) for one in differences_SF])
     value = _inverse_of_first(grid, curves_SG.mean(0) >= 0)
     if len(differences_SF) == 1:
-        return value, None, None
+        return value, None
     mean_G, width_G = curves_SG.mean(0), t_quantile(len(curves_SG)) * curves_SG.std(0, ddof=1)
     low_G, high_G = mean_G - width_G, mean_G + width_G
     not_worse = np.flatnonzero(high_G >= 0)
     high = math.exp(-grid[not_worse[0]]) if len(not_worse) else None
-    return value, _inverse_of_first(grid, low_G > 0), high if high is not None else 1.0
+    return value, (_inverse_of_first(grid, low_G > 0), high)
 
 
 def _inverse_of_first(grid: np.ndarray, holds: np.ndarray) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.errors import CheckpointError, ConfigError
-from electra.export.loading import find_generator
+from electra.export.loading import find_masked_lm
 from electra.serving.backends import load_model
 from electra.serving.fill_mask import FillMask
 from electra.serving.http.worker import Operation
@@ -66,7 +66,7 @@ class HostedModel:
         self.encoder = self._try("embed", lambda: TextEncoder(loaded, device=device))
         if not (self.scorer or self.predictor or self.encoder):
             raise CheckpointError(self.unsupported["embed"])
-        generator_folder = generator or find_generator(model)
+        generator_folder = generator or find_masked_lm(model)
         self.generator = None if generator_folder is None else hosted_name(str(generator_folder))
         source = loaded if generator_folder is None else generator_folder
         self.fill_mask = self._try(
