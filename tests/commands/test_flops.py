@@ -104,10 +104,15 @@ def test_the_modern_convention_is_what_torch_counts(preset: str, monkeypatch: py
             loss = objective.head.logits(states, objective.encoder.embeddings.token.weight).sum()
         else:
             assert isinstance(objective, ReplacedToken)
-            generator = objective.generator
-            states = generator.encoder(ids_BL, ids_BL, None, positions_BN=positions_BN)
-            logits = generator.head.logits(states.flatten(0, 1), generator.table_VE)
-            loss = logits.sum() + objective.head(objective.encoder(ids_BL, ids_BL, None)).sum()
+            states = objective.encoder(ids_BL, ids_BL, None)
+            loss = objective.head(states).sum()
+            if (generator := objective.generator) is not None:
+                masked = generator.encoder(ids_BL, ids_BL, None, positions_BN=positions_BN)
+                loss = loss + generator.head.logits(masked.flatten(0, 1), generator.table_VE).sum()
+            if (correction := objective.correction) is not None:  # the target and the negatives of a row
+                words = correction.head(states[:, : positions_BN.shape[1]])
+                table_VE = objective.encoder.embeddings.token.weight[: correction.negatives + 1]
+                loss = loss + (words @ table_VE.T).sum()
         loss.backward()
     expected = counter.get_total_flops() / ROWS
     assert training_flops(objective.networks(length), length) == pytest.approx(expected, rel=0.01)
