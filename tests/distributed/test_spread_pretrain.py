@@ -60,7 +60,11 @@ def assert_same_losses(run: Path, expected: Path, *, steps: int = STEPS) -> None
         known = [report[name] for report in theirs.reports]
         assert [report[name] for report in mine.reports] == pytest.approx(known, rel=1e-5), name
     for left, right in zip(mine.evaluations, theirs.evaluations, strict=True):
-        assert left == pytest.approx(right, rel=1e-3)
+        assert left.keys() == right.keys()
+        for name in left:
+            # A rank or a sampled token may change with the last bit of a logit.
+            coarse = name.endswith(("auc", "average_precision", "accuracy"))
+            assert left[name] == pytest.approx(right[name], **({"abs": 0.01} if coarse else {"rel": 1e-3})), name
 
 
 def test_losses_are_those_of_one_process(one: Path, two: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
