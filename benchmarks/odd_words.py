@@ -1,10 +1,11 @@
 """How often a discriminator finds the one word of a sentence that does not fit.
 
-    python benchmarks/odd_words.py MODEL [MODEL ...] [--misses]
+    python benchmarks/odd_words.py MODEL [MODEL ...] [--surprisal] [--misses]
 
 odd_words.txt beside this script has 200 sentences, each with one word of another kind in brackets. They were
 written for this test. A sentence is solved if the changed word has the highest probability of all its words; the
-probability of a word is the highest of its tokens. Chance is one in the number of words.
+probability of a word is the highest of its tokens. With --surprisal the words are ranked by their surprisal to the
+masked language model beside the discriminator. Chance is one in the number of words.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import electra
 from electra.serving.scorer import ScoredText
+from electra.serving.surprisal import SurprisalText
 
 SENTENCES = Path(__file__).with_suffix(".txt")
 WORD = re.compile(r"\w+")
@@ -40,15 +42,28 @@ def words_by_probability(text: str, scored: ScoredText) -> list[tuple[float, int
     return sorted(words, reverse=True)
 
 
+def words_by_surprisal(scored: SurprisalText) -> list[tuple[float, int, str]]:
+    """Surprisal, start and text of each word of letters or digits, the most surprising first."""
+    rows = zip(scored.surprisals.tolist(), scored.offsets, scored.words, strict=True)
+    return sorted(
+        ((surprisal, start, word) for surprisal, (start, _), word in rows if WORD.match(word)), reverse=True
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a run, an export folder, or an ONNX folder")
+    parser.add_argument("--surprisal", action="store_true", help="rank words by their surprisal")
     parser.add_argument("--misses", action="store_true", help="list the sentences that are not solved")
     options = parser.parse_args()
     sentences = list(read(SENTENCES))
     texts = [text for text, _ in sentences]
     for model in options.models:
-        ranked = [words_by_probability(s.text, s) for s in electra.load(model).score(texts)]
+        loaded = electra.load(model)
+        if options.surprisal:
+            ranked = [words_by_surprisal(s) for s in loaded.surprisal(texts)]
+        else:
+            ranked = [words_by_probability(s.text, s) for s in loaded.score(texts)]
         places = [
             next(place for place, (_, start, _) in enumerate(words) if start == odd)
             for words, (_, odd) in zip(ranked, sentences, strict=True)

@@ -8,14 +8,13 @@ from sklearn.metrics import average_precision_score, f1_score, fbeta_score, prec
 
 from electra.analysis.bootstrap import resample_counts
 from electra.analysis.detect import (
-    Detector,
     SentenceSet,
-    TokenScores,
     WordScores,
     compare_to_first,
     evaluate_scores,
     score_words,
 )
+from electra.analysis.detectors import Detector, TokenScores
 from electra.analysis.error_corpora import LabeledSentence
 
 WORDS = ("a", "b", "c", "d", "e")

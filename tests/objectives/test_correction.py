@@ -130,6 +130,11 @@ def test_kept_masks_are_restored_and_have_no_label(name: str) -> None:
     other = replace(one, input_ids_BL=torch.where(one.input_ids_BL > 4, one.input_ids_BL.roll(1, 0), 0))
     heldout = ours.evaluate([(one, other)])
     assert heldout["eval/discriminator_loss"] == pytest.approx(expected.item(), rel=1e-4)
+    kept_n, targets_n = kept_BN.flatten() > 0, masking.gather(one.input_ids_BL)
+    filled = F.cross_entropy(logits_nV[kept_n], targets_n[kept_n])
+    assert heldout["eval/filled_loss"] == pytest.approx(filled.item(), rel=1e-4)
+    right = (logits_nV.argmax(1) == targets_n)[kept_n].float().mean()
+    assert heldout["eval/filled_accuracy"] == pytest.approx(right.item())
     ours.config = replace(ours.config, keep_masked_share=0.0)
     assert heldout["eval/unigram_auc"] == ours.evaluate([(one, other)])["eval/unigram_auc"], "of all text"
 

@@ -24,7 +24,8 @@ from electra.analysis.calibration import (
     fit_calibration,
 )
 from electra.analysis.corruption import corrupt_texts
-from electra.analysis.detect import POOLINGS, TokenScores, pool_token_scores, token_scores
+from electra.analysis.detect import POOLINGS, pool_token_scores
+from electra.analysis.detectors import TokenScores, token_scores
 from electra.analysis.error_corpora import LabeledSentence
 from electra.analysis.held_out_text import sample_document_rows
 from electra.analysis.load_models import check_vocabulary

@@ -1,13 +1,13 @@
-"""Detection of learners' wrong words by discriminators, without training, and by taggers.
+"""How well detectors (`electra.analysis.detectors`) find learners' wrong words.
 
-Every word gets a log-odds of being wrong. A tagger predicts it directly. A discriminator predicts one for each of
-the word's tokens; the word gets their maximum or their mean, whichever ranks the words of the tuning set better.
+Every word gets a score. If a detector scores tokens, the word gets their maximum or their mean, whichever ranks
+the words of the tuning set better.
 
 Shapes: S sentences, W words of all of them, N tokens of a sentence, R resamples.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,134 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.analysis.bootstrap import MIN_GROUPS, value_with_interval
+from electra.analysis.detectors import Detector, TokenScores, Words
 from electra.analysis.error_corpora import LabeledSentence, read_error_corpus, split_indices
 from electra.analysis.ranking import Flags, Floats, Ranking
-from electra.errors import CheckpointError, DataError
-from electra.export.loading import load_pretrained
-from electra.export.pretrained import Pretrained
-from electra.modeling.heads import ReplacedTokenHead
-from electra.objectives.config import DEFAULT_OBJECTIVE
-from electra.serving.backends import describe_head
-from electra.serving.predictor import Predictor
-from electra.serving.scorer import Scorer
-from electra.tasks.tagging import Tagging, tokenize_words
-from electra.tasks.tagging_datasets import CORRECT_TAGS
+from electra.errors import DataError
 
-Words = Sequence[str]
 Pooling = Callable[[Floats], float]
 Results = dict[str, Any]
 
 POOLINGS: dict[str, Pooling] = {"max": lambda odds_N: odds_N.max(), "mean": lambda odds_N: odds_N.mean()}
 BUCKETS = {"none": 0.0, "up to 10 %": 0.1, "up to 20 %": 0.2, "more": 1.0}
 """Buckets of sentences by their error rate: the name and the upper bound of each."""
-MIN_PROBABILITY = 1e-7
-"""Probabilities are clipped to this distance from 0 and 1 before they become log-odds."""
 CURVE_POINTS = 200
 METRICS = ("flagged", "precision", "recall", "f0.5", "average_precision", "auc")
 COMPARED = ("f0.5", "average_precision", "auc")
-
-
-@dataclass(frozen=True, eq=False)
-class TokenScores:
-    """The log-odds of each token of a sentence, and the index of the word that it belongs to.
-
-    Attributes:
-        tokens_read: the number of tokens that the network read; it differs for a tagger, with one score per word.
-    """
-
-    log_odds_N: Floats
-    words_N: NDArray[np.int64]
-    tokens_read: int
-
-
-@dataclass(frozen=True)
-class Detector:
-    """A model that scores tokens.
-
-    Attributes:
-        name: the name in tables.
-        kind: "discriminator", or "tagger", whose tokens are words.
-        in_windows: counts how many sentences of the given lengths in tokens are read in windows.
-        score_tokens: the scores of sentences.
-    """
-
-    name: str
-    kind: str
-    in_windows: Callable[[Iterable[int]], int]
-    score_tokens: Callable[[Sequence[Words]], list[TokenScores]]
-
-    @classmethod
-    def load(cls, model: str, name: str) -> "Detector":
-        """Load a MODEL.
-
-        Raises:
-            CheckpointError: it is neither a discriminator nor a tagger with a tag for correct words.
-        """
-        pretrained = load_pretrained(model)
-        if isinstance(pretrained.head, ReplacedTokenHead):
-            scorer = Scorer(pretrained)
-            return cls(
-                name, "discriminator", scorer.batcher.count_windowed, lambda words: token_scores(scorer, words)
-            )
-        predictor = _load_tagger(pretrained, model)
-        longest = predictor.input_spec.max_length - 2
-
-        def in_windows(lengths: Iterable[int]) -> int:
-            return sum(length > longest for length in lengths)
-
-        return cls(name, "tagger", in_windows, lambda words: tagger_scores(predictor, words))
-
-
-def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores]:
-    """Score sentences with a discriminator."""
-    encodings = tokenize_words(sentences, scorer.tokenizer)
-    logits = scorer.logits([encoding.ids for encoding in encodings])
-    return [
-        TokenScores(logits_N.astype(np.float64), np.array(encoding.word_ids, np.int64), len(encoding.ids))
-        for logits_N, encoding in zip(logits, encodings, strict=True)
-    ]
-
-
-def tagger_scores(tagger: Predictor, sentences: Sequence[Words]) -> list[TokenScores]:
-    """Score sentences with a tagger: the log-odds of each word having any tag but those of correct words."""
-    right = _right_labels(tagger)
-    scores = []
-    encodings = tokenize_words(sentences, tagger.input_spec.tokenizer)
-    for probabilities_WK, encoding in zip(tagger.tag_probabilities(sentences), encodings, strict=True):
-        right_W = probabilities_WK[:, right].sum(1).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-        with_tokens_W = np.flatnonzero(probabilities_WK.any(1))
-        log_odds = np.log1p(-right_W[with_tokens_W]) - np.log(right_W[with_tokens_W])
-        scores.append(TokenScores(log_odds, with_tokens_W, len(encoding.ids)))
-    return scores
-
-
-def _right_labels(tagger: Predictor) -> list[int]:
-    """The indices of the labels of correct words."""
-    assert isinstance(tagger.problem, Tagging)
-    return [number for number, label in enumerate(tagger.problem.labels) if label in CORRECT_TAGS]
-
-
-def _load_tagger(pretrained: Pretrained, model: str) -> Predictor:
-    """The tagger of a MODEL.
-
-    Raises:
-        CheckpointError: the model is no tagger, or has no tag for correct words.
-    """
-    instead = (
-        f"to find errors, give a discriminator (a run with objective.kind {DEFAULT_OBJECTIVE}) or a tagger of "
-        "wrong words: electra finetune MODEL --task ged --data FOLDER --out TAGGER"
-    )
-    predictor = Predictor(pretrained) if pretrained.task is not None and pretrained.head is not None else None
-    if predictor is None or not isinstance(predictor.problem, Tagging):
-        raise CheckpointError(f"{model} is {describe_head(pretrained)}; {instead}")
-    if not _right_labels(predictor):
-        labels = predictor.problem.labels
-        listed = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
-        raise CheckpointError(
-            f"{model} tags words as {listed}, but none of these tags is for correct words "
-            f"({', '.join(CORRECT_TAGS)}); {instead}"
-        )
-    return predictor
 
 
 def pool_token_scores(scores: TokenScores, words: int, pooling: Pooling) -> Floats:

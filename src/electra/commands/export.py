@@ -27,6 +27,9 @@ class ExportConfig:
     out: Path | None = None
     """Folder to write to. Default: RUN/export. With --to onnx: RUN/export/onnx with one folder per network, or
     MODEL/onnx for another model; the name is onnx-int8 with --quantize, and onnx-encoder with --part encoder."""
+    dtype: Literal["float32", "float16"] = "float32"
+    """With --to hf: type of the stored weights. float16 needs half of the space; the weights are rounded to it,
+    and electra and transformers compute with them in float32."""
     quantize: Literal["int8"] | None = None
     """With --to onnx: store the weights in 8 bits, which needs a quarter of the space and is faster. The loss of
     quality is measured and shown."""
@@ -45,6 +48,8 @@ class ExportConfig:
                     yield f"--{name} is for onnx; give --to onnx, or leave it out"
             if self.part != "model":
                 yield "--part is for onnx; give --to onnx, or leave it out"
+        elif self.dtype != "float32":
+            yield "--dtype is for hf; for ONNX give --quantize int8, or leave it out"
         elif self.data is not None and self.quantize is None:
             yield "--data is for measuring the effect of --quantize; give --quantize int8, or leave it out"
 
@@ -57,12 +62,16 @@ def run(config: ExportConfig) -> ExportResult | OnnxResult:
 
     Examples:
         electra export RUN --checkpoint step-10000 --out MODELS/early
+        electra export RUN --dtype float16 --out MODELS/small
         electra export MODEL --to onnx --quantize int8
     """
     if config.to == "hf":
+        import torch
+
         from electra.pretraining.export import export_run
 
-        return export_run(Path(config.model), checkpoint=config.checkpoint, out=config.out)
+        dtype = torch.float16 if config.dtype == "float16" else torch.float32
+        return export_run(Path(config.model), checkpoint=config.checkpoint, out=config.out, dtype=dtype)
     from electra.commands.export_onnx import export_onnx
 
     return export_onnx(

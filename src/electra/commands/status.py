@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 SHOWN = (
     "eval/unigram_auc", "eval/discriminator_loss", "eval/masked_lm_accuracy", "eval/perplexity",
-    "eval/permutation_lm_accuracy",
+    "eval/filled_accuracy", "eval/permutation_lm_accuracy",
 )  # fmt: skip
 """Held-out metrics in the table."""
 

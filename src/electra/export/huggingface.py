@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
@@ -56,6 +57,7 @@ def save(
     objective: str | None = None,
     task: dict[str, Any] | None = None,
     pairs: SentencePairHead | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """Write a folder that transformers loads: with AutoModel, AutoTokenizer, and the class for the head.
 
@@ -71,6 +73,7 @@ def save(
         objective: the objective that trained the network (`objective.kind`), for electra.
         task: the description of the fine-tuning task, for electra.
         pairs: a head for pairs of segments; it is left out if the model type has none.
+        dtype: of the stored weights. config.json says float32 in any case, so that transformers computes in it.
 
     Raises:
         DataError: the tokenizer cannot be read or lacks a special token.
@@ -97,7 +100,8 @@ def save(
     texts |= {"README.md": card, "config.json": json_text(fields)}
     folder_config = FolderConfig(model_type, config, special.pad, head_kind(head))
     tensors = checkpoint_format.write_tensors(networks, folder_config)
-    _write(folder, {FACTORS: checkpoint_format.fold(tensors), WEIGHTS: tensors}, texts)
+    stored = {FACTORS: checkpoint_format.fold(tensors), WEIGHTS: tensors}
+    _write(folder, {file: {name: t.to(dtype) for name, t in part.items()} for file, part in stored.items()}, texts)
 
 
 def _write(folder: Path, files: Mapping[str, dict[str, Tensor]], texts: Mapping[str, str]) -> None:

@@ -8,12 +8,14 @@ from tokenizers import Tokenizer
 from electra.data.shards import MANIFEST
 from electra.errors import CheckpointError, require
 from electra.export.huggingface import load as load_folder
+from electra.export.included_models import included_models, model_path
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Pretrained
 from electra.export.weights import OLD_WEIGHTS, WEIGHTS
 from electra.modeling.encoders.base import EncoderModule
 
 MODEL_KINDS = "a run, an export, the output of a fine-tuning, a Hugging Face folder or an id (OWNER/NAME)"
+"""What a MODEL can be, besides the name of an included model."""
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 
 
@@ -45,7 +47,7 @@ def find_model(model: str | Path) -> Path:
     Raises:
         CheckpointError: there is no such model.
     """
-    path = Path(model)
+    path = model_path(model)
     if path.is_dir():
         exports = [parent / name for parent in (path, path / "export") for name in ("discriminator", "encoder")]
         for folder in (path, *exports, path / "model"):
@@ -73,7 +75,8 @@ def find_model(model: str | Path) -> Path:
         raise CheckpointError(f"{path} is a file; a model is a folder: an export, a run, or a Hugging Face folder")
     if is_hub_id(str(model)) and not path.parent.is_dir():
         return _download(str(model))
-    raise CheckpointError(f"there is no folder {path}; give {MODEL_KINDS}")
+    names = "".join(f", or {name}" for name in included_models())
+    raise CheckpointError(f"there is no folder {path}; give {MODEL_KINDS}{names}")
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -83,7 +86,7 @@ def is_model_folder(folder: Path) -> bool:
 
 def find_generator(model: str | Path) -> Path | None:
     """Return the generator's folder for a run, its export, or its exported discriminator; None: there is none."""
-    path = Path(model).absolute()  # so that "." has a name
+    path = model_path(model).absolute()  # so that "." has a name
     exports = [path / "export", path, *([path.parent] if path.name == "discriminator" else [])]
     folders = [export / "generator" for export in exports]
     return next((folder for folder in folders if is_model_folder(folder)), None)
@@ -96,7 +99,7 @@ def find_masked_lm(model: str | Path) -> Path | None:
     """
     if generator := find_generator(model):
         return generator
-    path = Path(model).absolute()
+    path = model_path(model).absolute()
     for export in (path / "export", path, path.parent):
         folders = export / "discriminator", export / "encoder"
         if all(map(is_model_folder, folders)) and path in (export.parent, export, folders[0]):

@@ -97,14 +97,16 @@ class Correction(nn.Module):
         batch: Batch,
         uniforms_n: Tensor,
         metrics: MaskedLanguageModelMetrics,
+        *,
+        slots_BN: Tensor,
     ) -> None:
-        """Add its predictions for a held-out batch to metrics."""
+        """Add its predictions at some slots of a held-out batch to metrics."""
         metrics.add(
             self.head(masking.gather(x_BLD)),
             table_VE,
             self.head.bias,
             targets_N=masking.gather(batch.input_ids_BL),
-            masked_N=masking.used_BN.flatten(),
+            masked_N=slots_BN.flatten(),
             uniforms_N=uniforms_n,
         )
 

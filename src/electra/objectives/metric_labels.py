@@ -16,6 +16,8 @@ METRIC_LABELS = {
     "eval/encoder_masked_lm_accuracy": "masked-LM accuracy, large network",
     "eval/restored_accuracy": "accuracy at chosen positions",
     "eval/restored_loss": "loss at chosen positions",
+    "eval/filled_accuracy": "accuracy at [MASK]",
+    "eval/filled_loss": "loss at [MASK]",
     "eval/perplexity": "perplexity per token",
     "eval/language_model_accuracy": "next-token accuracy",
     "eval/language_model_loss": "next-token loss",

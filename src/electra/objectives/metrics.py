@@ -84,6 +84,12 @@ class MaskedLanguageModelMetrics:
             "eval/restored_accuracy": self.correct / max(self.count, 1),
         }
 
+    def compute_filled(self) -> dict[str, float]:
+        """The metrics of a discriminator that also fills [MASK]; empty if no position was added."""
+        if not self.count:
+            return {}
+        return {"eval/filled_loss": self.loss / self.count, "eval/filled_accuracy": self.correct / self.count}
+
 
 class DetectionMetrics:
     """How well a discriminator's logits separate replaced tokens from original ones."""

@@ -233,7 +233,7 @@ class ReplacedToken(GeneratorObjective):
     @torch.no_grad()
     def evaluate(self, batches: Iterable[tuple[Batch, Batch]]) -> dict[str, float]:
         """Held-out metrics of both networks (docs/concepts/pretraining.md explains each)."""
-        generator, corrections = MaskedLanguageModelMetrics(), MaskedLanguageModelMetrics()
+        generator, corrections, filled = (MaskedLanguageModelMetrics() for _ in range(3))
         samples, unigram = DetectionMetrics(), DetectionMetrics()
         with evaluation_mode(self):
             memories = self.memory.empty_copy(), self.memory.empty_copy()
@@ -249,12 +249,26 @@ class ReplacedToken(GeneratorObjective):
                     replaced_BL = replaced_labels(ids_BL, batch.input_ids_BL)
                     metrics.add(self.head(x_BLD)[labeled_BL], replaced_BL[labeled_BL])
                     if self.correction is not None and metrics is samples:
-                        self.correction.add_metrics(
-                            x_BLD, self.encoder.embeddings.token.weight, corrupted.masking, batch,
-                            self.sampling_uniforms(batch, corrupted.masking), corrections,
-                        )  # fmt: skip
-        restored = {} if self.correction is None else corrections.compute_restored()
+                        self._add_restored(x_BLD, corrupted.masking, batch, corrections, filled)
+        restored = {} if self.correction is None else corrections.compute_restored() | filled.compute_filled()
         return generator.compute() | samples.compute() | {"eval/unigram_auc": unigram.auc()} | restored
+
+    def _add_restored(
+        self,
+        x_BLD: Tensor,
+        masking: Masking,
+        batch: Batch,
+        restored: MaskedLanguageModelMetrics,
+        filled: MaskedLanguageModelMetrics,
+    ) -> None:
+        """Add the predictions at all chosen positions of a held-out batch, and those at [MASK]."""
+        assert self.correction is not None
+        slots = [(restored, masking.used_BN)]
+        if self.config.keep_masked_share:
+            slots.append((filled, self._keeps_mask(batch, masking)))
+        uniforms_n, table_VE = self.sampling_uniforms(batch, masking), self.encoder.embeddings.token.weight
+        for metrics, slots_BN in slots:
+            self.correction.add_metrics(x_BLD, table_VE, masking, batch, uniforms_n, metrics, slots_BN=slots_BN)
 
     def exportable_networks(self) -> dict[NetworkName, ExportableNetwork]:
         networks = {"discriminator": ExportableNetwork(self.encoder, self.head), **super().exportable_networks()}

@@ -54,13 +54,16 @@ class ExportResult:
         return f"logits within {difference:.1e} of transformers'"
 
 
-def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = None) -> ExportResult:
+def export_run(
+    path: Path, *, checkpoint: str | None = None, out: Path | None = None, dtype: torch.dtype = torch.float32
+) -> ExportResult:
     """Export all networks of a run, with model cards, and compare them with transformers.
 
     Args:
         path: the run's folder.
         checkpoint: the name of the checkpoint; None: the latest one.
         out: the folder to write to; None: RUN/export.
+        dtype: of the stored weights. The comparison is with the networks whose weights are rounded to it.
 
     Raises:
         CheckpointError: there is no such run or checkpoint, or it is damaged.
@@ -68,6 +71,8 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
     run_folder = RunFolder(path)
     source = find_checkpoint(run_folder, checkpoint)
     config, objective = load_objective(source)
+    for parameter in objective.parameters():
+        parameter.data = parameter.data.to(dtype).float()
     folder = out or run_folder.export
     folders: dict[NetworkName, Path] = {}
     differences: dict[NetworkName, float | None] = {}
@@ -76,7 +81,7 @@ def export_run(path: Path, *, checkpoint: str | None = None, out: Path | None = 
         durable.write_text(run_folder.card, cards["run"])
     for name, network in objective.exportable_networks().items():
         folders[name] = folder / name
-        _save(name, network, folders[name], source, config, card=cards[name])
+        _save(name, network, folders[name], source, config, card=cards[name], dtype=dtype)
         ids_BL, segment_ids_BL, mask_BL = _sample(config.model, config.packing.sequence_length)
         differences[name] = parity(
             folders[name], network.encoder, network.head, ids_BL, segment_ids_BL, mask_BL, pairs=network.pairs
@@ -109,6 +114,7 @@ def _save(
     config: PretrainConfig,
     *,
     card: str,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     encoder_config = network.encoder.config
     save(
@@ -123,6 +129,7 @@ def _save(
             format_of_encoder(encoder_config).language_model_type(encoder_config) if name == "encoder" else None
         ),
         pairs=network.pairs,
+        dtype=dtype,
     )
 
 

@@ -16,7 +16,8 @@ TRAINING = (
 DETECTION = ("eval/unigram_auc", "eval/discriminator_auc")
 PREDICTION = (
     "eval/masked_lm_accuracy", "eval/masked_lm_sample_accuracy", "eval/encoder_masked_lm_accuracy",
-    "eval/restored_accuracy", "eval/language_model_accuracy", "eval/permutation_lm_accuracy",
+    "eval/restored_accuracy", "eval/filled_accuracy",
+    "eval/language_model_accuracy", "eval/permutation_lm_accuracy",
 )  # fmt: skip
 COMPARED = {"eval/unigram_auc": "area under the ROC curve", "eval/masked_lm_accuracy": "accuracy", "loss": "nats"}
 """The metrics by which runs are compared, and their units."""

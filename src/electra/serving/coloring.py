@@ -14,7 +14,11 @@ _PALE, _STRONG = (255, 236, 150), (235, 80, 60)  # black letters are readable on
 
 
 def color_tokens(
-    tokens: Sequence[str], probabilities: Sequence[float], *, separators: Sequence[str] | None = None
+    tokens: Sequence[str],
+    probabilities: Sequence[float],
+    *,
+    separators: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
 ) -> Text:
     """The tokens as one text, on a background from pale yellow to red; likely ones as `[word .93]`.
 
@@ -22,15 +26,17 @@ def color_tokens(
         probabilities: that each token was replaced.
         separators: the text before each token, and the text after the last one. None: a space, and nothing
             before a WordPiece continuation, which is shown without its mark (`##ing`).
+        labels: what is shown in the brackets. None: the probabilities.
     """
     if separators is None:
         separators = ["" if token.startswith("##") or i == 0 else " " for i, token in enumerate(tokens)] + [""]
         tokens = [token.removeprefix("##") if len(token) > 2 else token for token in tokens]
+    labels = labels or [format_probability(probability) for probability in probabilities]
     text = Text()
-    for separator, token, probability in zip(separators, tokens, probabilities, strict=False):
+    for separator, token, probability, label in zip(separators, tokens, probabilities, labels, strict=False):
         text.append(separator)
         in_brackets = probability >= BRACKET_THRESHOLD and not token.isspace()
-        shown = f"[{token} {format_probability(probability)}]" if in_brackets else token
+        shown = f"[{token} {label}]" if in_brackets else token
         text.append(shown, background_style(probability))
     return text.append(separators[-1])
 

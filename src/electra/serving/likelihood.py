@@ -8,7 +8,7 @@ Shapes: T tokens of a text, N rows, D hidden size.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -157,12 +157,14 @@ class MaskedRow:
 
     Attributes:
         text: the index of the text.
+        token: the index of the first masked token in the text.
         ids: the ids of the window, with the masks.
         target: the id of the first masked token.
-        scores: the indices of the scores to which its log-probability is added.
+        scores: the indices of the scores that have its log-probability.
     """
 
     text: int
+    token: int
     ids: list[int]
     target: int
     scores: tuple[int, ...]
@@ -186,17 +188,18 @@ class MaskedLikelihoodScorer:
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
         """The scores of texts (`LikelihoodScorer.__call__`)."""
         tokenized = tokenize_texts(self.predictor.tokenizer, texts, unknown)
-        totals = np.zeros((len(self.names), len(tokenized)))
-        buffer: list[MaskedRow] = []
-        for row in chain.from_iterable(self._rows(text, one) for text, one in enumerate(tokenized)):
-            buffer.append(row)
-            if len(buffer) == MAX_BUFFERED_ROWS:
-                self._add_log_probabilities(buffer, totals)
-                buffer = []
-        self._add_log_probabilities(buffer, totals)
+        totals = np.array([scores_2T.sum(1) for scores_2T in self.token_scores(tokenized)]).reshape(-1, 2).T
         lengths = np.array([len(one.ids) for one in tokenized], np.int64)
         long = int((lengths > self.predictor.batcher.max_tokens).sum())
         return Likelihoods(lengths, dict(zip(self.names, totals, strict=True)), long)
+
+    def token_scores(self, tokenized: Sequence["TokenizedText"]) -> list[Floats]:
+        """The log-probability of each token of each text (2, T), in the order of `names`."""
+        scores = [np.zeros((len(self.names), len(one.ids))) for one in tokenized]
+        rows = chain.from_iterable(self._rows(text, one) for text, one in enumerate(tokenized))
+        while buffer := list(islice(rows, MAX_BUFFERED_ROWS)):
+            self._set_log_probabilities(buffer, scores)
+        return scores
 
     def _rows(self, text: int, tokens: "TokenizedText") -> Iterator[MaskedRow]:
         mask = self.predictor.batcher.special.mask
@@ -206,12 +209,13 @@ class MaskedLikelihoodScorer:
             for i in range(window.keep_start - window.start, window.keep_end - window.start):
                 end_of_word = next((j for j in range(i + 1, len(ids)) if words[j] != words[i]), len(ids))
                 rest = end_of_word - i
-                yield MaskedRow(text, [*ids[:i], mask, *ids[i + 1 :]], ids[i], (0, 1) if rest == 1 else (0,))
+                token, both = window.start + i, (0, 1) if rest == 1 else (0,)
+                yield MaskedRow(text, token, [*ids[:i], mask, *ids[i + 1 :]], ids[i], both)
                 if rest > 1:
-                    yield MaskedRow(text, [*ids[:i], *[mask] * rest, *ids[end_of_word:]], ids[i], (1,))
+                    yield MaskedRow(text, token, [*ids[:i], *[mask] * rest, *ids[end_of_word:]], ids[i], (1,))
 
-    def _add_log_probabilities(self, rows: list[MaskedRow], totals: Floats) -> None:
-        """Add the log-probability of each row to the totals (scores, texts)."""
+    def _set_log_probabilities(self, rows: list[MaskedRow], scores: Sequence[Floats]) -> None:
+        """Set the log-probability of each row in the scores of its text (2, T)."""
         states_ND = np.zeros((len(rows), self.encoder.config.hidden_size), np.float32)
         for window, row_1D in self.predictor.batcher.outputs([row.ids for row in rows], self._first_masked):
             states_ND[window.text] = row_1D[0]
@@ -220,7 +224,7 @@ class MaskedLikelihoodScorer:
             part = slice(first, first + MAX_LOGIT_ROWS)
             values = self._log_probabilities(torch.from_numpy(states_ND[part]), targets_N[part])
             for row, value in zip(rows[part], values, strict=True):
-                totals[list(row.scores), row.text] += value
+                scores[row.text][list(row.scores), row.token] = value
 
     def _first_masked(self, ids_BL: Tensor, mask_BL: Tensor | None, **memory: Any) -> Tensor:
         """The state of the first masked token of each row (B, 1, D). The last block computes only these."""

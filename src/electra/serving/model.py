@@ -15,6 +15,7 @@ from electra.modeling.encoders.base import EncoderModule
 from electra.serving.backends import load_model
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import ScoredText, Scorer
+from electra.serving.surprisal import SurprisalScorer, SurprisalText
 from electra.serving.text_encoder import TextEncoder
 from electra.tasks.base import Prediction, Text
 
@@ -39,7 +40,7 @@ class Model:
     def __init__(
         self, model: str | Path, *, device: str | torch.device | None = None, max_length: int | None = None
     ) -> None:
-        self.pretrained, self.device = load_model(model, max_length=max_length), device
+        self.name, self.pretrained, self.device = model, load_model(model, max_length=max_length), device
         self.tokenizer = self.pretrained.tokenizer
 
     @property
@@ -74,6 +75,14 @@ class Model:
         """
         return self._scorer(texts)
 
+    def surprisal(self, texts: Sequence[str]) -> list[SurprisalText]:
+        """How surprising each word is, by the masked language model or the one beside it (`SurprisalScorer`).
+
+        Raises:
+            CheckpointError: there is no masked language model.
+        """
+        return self._surprisal_scorer(texts)
+
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
         """Labels, values, tags or answers of a fine-tuned model (`Predictor`).
 
@@ -89,6 +98,10 @@ class Model:
     @cached_property
     def _scorer(self) -> Scorer:
         return Scorer(self.pretrained, device=self.device)
+
+    @cached_property
+    def _surprisal_scorer(self) -> SurprisalScorer:
+        return SurprisalScorer(self.name, device=self.device)
 
     @cached_property
     def _predictor(self) -> Predictor:

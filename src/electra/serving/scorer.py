@@ -124,7 +124,7 @@ class ScoredText:
         highest = sorted((word for word in words if not word[0].isspace()), key=lambda word: -word[1])[
             :LISTED_WORDS
         ]
-        listed = ", ".join(f"{_quoted(word)} {format_probability(probability)}" for word, probability in highest)
+        listed = ", ".join(f"{quoted(word)} {format_probability(probability)}" for word, probability in highest)
         return f"\n  most likely replaced: {listed}" if listed else ""
 
 
@@ -187,7 +187,7 @@ class Scorer:
         logits = self.logits([encoding.ids for encoding in encodings], batch_tokens=batch_tokens)
         results = []
         for text, encoding, logits_L in zip(texts, encodings, logits, strict=True):
-            offsets = _without_leading_blanks(text, encoding.offsets)
+            offsets = without_leading_blanks(text, encoding.offsets)
             tokens = [text[start:end] for start, end in offsets]
             results.append(ScoredText(text, tokens, offsets, logits_L, encoding.word_ids))
         return results
@@ -198,7 +198,7 @@ class Scorer:
         Texts of similar length are batched within a chunk, so that memory does not grow with the number of texts.
         """
         done = windowed = 0
-        for chunk in _chunks(texts):
+        for chunk in text_chunks(texts):
             if done:
                 logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
             results = self(chunk)
@@ -233,7 +233,7 @@ def round_values(values: NDArray[Any]) -> list[Any]:
     return rounded
 
 
-def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+def text_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
     """The texts in lists of about `CHUNK_CHARACTERS` characters."""
     chunk: list[str] = []
     characters = 0
@@ -247,12 +247,12 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """A word; in quotation marks if it has neither letter nor digit, such as a full stop."""
     return word if any(map(str.isalnum, word)) else f'"{word}"'
 
 
-def _without_leading_blanks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def without_leading_blanks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The spans without the blanks that some tokenizers make a part of the next word."""
     return [_strip_span(text, *span) if text[span[0] : span[0] + 1].isspace() else span for span in spans]
 

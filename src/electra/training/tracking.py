@@ -19,6 +19,7 @@ Metrics = Mapping[str, Any]
 
 _HELD_OUT = (
     "eval/discriminator_auc", "eval/unigram_auc", "eval/masked_lm_accuracy", "eval/masked_lm_loss",
+    "eval/filled_accuracy",
     "eval/perplexity", "eval/language_model_accuracy", "eval/permutation_lm_accuracy",
     "eval/permutation_lm_loss", "eval/discriminator_loss", "eval/majority_loss",
 )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from electra.analysis.calibrate import word_scores
-from electra.analysis.detect import token_scores
+from electra.analysis.detectors import token_scores
 from electra.analysis.error_corpora import LabeledSentence
 from electra.cli import main
 from electra.data import tokenizer as tokenizers

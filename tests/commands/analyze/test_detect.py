@@ -10,13 +10,12 @@ from sklearn.metrics import average_precision_score
 from small_model import write_model
 
 from electra.analysis.detect import (
-    Detector,
     SentenceSet,
     pool_token_scores,
     rare_words_baseline,
     score_words,
-    token_scores,
 )
+from electra.analysis.detectors import Detector, token_scores
 from electra.analysis.error_corpora import LabeledSentence, read_error_corpus
 from electra.cli import main
 from electra.data import tokenizer as tokenizers
@@ -27,6 +26,7 @@ from electra.modeling.encoders.relative import RelativeConfig
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
+from electra.serving.surprisal import SurprisalScorer
 from electra.tasks.conll import Sentence
 from electra.tasks.tagging import build_tagging_task
 
@@ -48,6 +48,19 @@ def write_sentences(path: Path, count: int, *, wrong: bool = True) -> Path:
 @pytest.fixture
 def tagged(tmp_path: Path) -> Path:
     return write_sentences(tmp_path / "en.tsv", 60)
+
+
+def test_a_masked_language_model_ranks_words_by_surprisal(tagged: Path, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "masked", head=MaskedLanguageModelHead)
+    sentences = [tuple(WORDS[:3]), tuple(WORDS[4:7])]
+    detector = Detector.load(str(model), "masked")
+    for words, scores in zip(sentences, detector.score_tokens(sentences), strict=True):
+        (expected,) = SurprisalScorer(model)([" ".join(words)])
+        assert expected.words == list(words) and scores.words_N.tolist() == [0, 1, 2]
+        np.testing.assert_allclose(scores.log_odds_N, expected.surprisals, rtol=1e-5)
+    assert main(["analyze", "detect", str(model), "--data", str(tagged), "--out", str(tmp_path / "out")]) == 0
+    (found, *_) = json.loads((tmp_path / "out/detect.json").read_text())["models"]
+    assert found["kind"] == "masked-lm" and found["pooling"] == "" and 0 < found["average_precision"]["value"] < 1
 
 
 def write_tagger(folder: Path, tokenizer: Path, tags: tuple[str, ...], **reading: int) -> str:
@@ -220,5 +233,3 @@ def test_refusals(small_model: str, tagged: Path, tmp_path: Path, capsys: pytest
     other = write_tagger(tmp_path / "pos", Path(small_model, "tokenizer.json"), ("NN", "VB"))
     said = refused(other)
     assert "tags words as NN, VB, but none of these tags is for correct words" in said and "--task ged" in said
-    encoder = write_model(tmp_path / "generator", head=MaskedLanguageModelHead)
-    assert "is a masked language model; to find errors, give a discriminator" in refused(str(encoder))

@@ -22,8 +22,8 @@ class AnalyzeDetectConfig:
     """The command line of `electra analyze detect`."""
 
     models: Models
-    """Discriminators (runs, exports, Hugging Face folders or ids), or taggers of wrong words (electra finetune
-    --task ged)."""
+    """Discriminators or masked language models (runs, exports, Hugging Face folders or ids), or taggers of wrong
+    words (electra finetune --task ged)."""
     data: Path
     """A file with a word and its tag per line (c or -: correct), or a folder with NAME.src and its rewrites
     NAME.ref0, NAME.ref1, ... (JFLEG)."""
@@ -49,9 +49,10 @@ class AnalyzeDetectConfig:
 def run(config: AnalyzeDetectConfig) -> AnalysisReport:
     """Find wrong words in learners' sentences by their probability of being replaced, or with a trained tagger.
 
-    A discriminator needs no training for this. Each threshold is the one with the best F0.5 on other sentences
-    than those that are scored. Two baselines are shown as well: every word, and rare words. Each sentence is read
-    by itself.
+    A discriminator needs no training for this, nor does a masked language model, which ranks words by their
+    surprisal: minus the log-probability of a word where it is masked. Each threshold is the one with the best
+    F0.5 on other sentences than those that are scored. Two baselines are shown as well: every word, and rare
+    words. Each sentence is read by itself.
 
     Examples:
         electra analyze detect RUN --data ged/en_realec_dev.tsv --out detect
@@ -59,6 +60,7 @@ def run(config: AnalyzeDetectConfig) -> AnalysisReport:
     """
     from electra.analysis import detect
     from electra.analysis.bootstrap import resample_counts
+    from electra.analysis.detectors import Detector
     from electra.analysis.error_corpora import corpus_name
     from electra.export.display_name import display_names
     from electra.reports.analysis import make_output_folder, save_report
@@ -68,8 +70,7 @@ def run(config: AnalyzeDetectConfig) -> AnalysisReport:
         config.data, config.tune, tune_share=config.tune_share, references=config.references, seed=config.seed
     )
     detectors = [
-        detect.Detector.load(model, name)
-        for model, name in zip(config.models, display_names(config.models), strict=True)
+        Detector.load(model, name) for model, name in zip(config.models, display_names(config.models), strict=True)
     ]
     scores = []
     for number, detector in enumerate(detectors):

@@ -1,0 +1,84 @@
+"""The surprisal of words, compared with a plain loop over transformers' network."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_model import TEXTS, write_model
+
+import electra
+from electra.cli import main
+from electra.errors import CheckpointError
+from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.likelihood import load_likelihood_scorer
+from electra.serving.surprisal import SurprisalScorer
+
+SAMPLES = ["The caton sates, twice!", "", "doge  on the matte.", TEXTS[2]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A discriminator with a masked language model beside it."""
+    folder = tmp_path_factory.mktemp("surprisal")
+    for name, head in {"discriminator": {}, "encoder": {"head": MaskedLanguageModelHead}}.items():
+        shutil.copytree(write_model(folder / name, **head), folder / "run/export" / name)
+    return folder / "run"
+
+
+def test_a_word_has_the_sum_of_its_tokens(run: Path) -> None:
+    from transformers import AutoModelForMaskedLM
+
+    scorer = SurprisalScorer(run, device="cpu")
+    network = AutoModelForMaskedLM.from_pretrained(run / "export/encoder").eval()
+    tokenizer, special = scorer.tokenizer, scorer.likelihoods.predictor.batcher.special
+    several = 0
+    for text, scored in zip(SAMPLES, scorer(SAMPLES), strict=True):
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        expected: dict[int | None, float] = {}
+        for place, word in enumerate(encoding.word_ids):
+            ids = [
+                special.mask if later >= place and encoding.word_ids[later] == word else token
+                for later, token in enumerate(encoding.ids)
+            ]
+            with torch.no_grad():
+                logits_LV = network(torch.tensor([[special.classify, *ids, special.separate]])).logits[0]
+            surprisal = -logits_LV[place + 1].log_softmax(-1)[encoding.ids[place]].item()
+            expected[word] = expected.get(word, 0.0) + surprisal
+        np.testing.assert_allclose(scored.surprisals, list(expected.values()), rtol=1e-4)
+        assert scored.words == [text[start:end] for start, end in scored.offsets]
+        assert "".join(scored.words) == "".join(text.split())
+        several += len(encoding.ids) > len(expected)
+    assert several >= 2, "words of several tokens"
+
+
+def test_their_sum_is_the_pseudo_log_likelihood(run: Path) -> None:
+    expected = load_likelihood_scorer(run / "export/encoder", device="cpu")(SAMPLES).scores["pll-word-l2r"]
+    actual = [-one.surprisals.sum() for one in electra.load(run, device="cpu").surprisal(SAMPLES)]
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_on_the_command_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "The cat sat on the matte."
+    assert main(["score", str(run), "--surprisal", text]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "matte" in lines[0] and lines[1].startswith("  most surprising: ")
+    assert main(["score", str(run), "--surprisal", "--json", text]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert list(printed) == ["text", "words", "offsets", "surprisals"]
+    assert printed["words"] == ["The", "cat", "sat", "on", "the", "matte", "."]
+    out = tmp_path / "out.jsonl"
+    assert main(["score", str(run), "--surprisal", "--json", text, "--output", str(out)]) == 0
+    assert json.loads(out.read_text()) == printed
+    assert main(["score", str(run), "--surprisal", "--calibrated", text]) == 2
+    assert "--surprisal: is not possible with --calibrated" in capsys.readouterr().err
+
+
+def test_a_masked_language_model_is_needed(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run / "export/discriminator", tmp_path / "alone")
+    with pytest.raises(CheckpointError, match="predicts no masked tokens; give a masked language model"):
+        SurprisalScorer(tmp_path / "alone")
+    with pytest.raises(TypeError, match="list of texts"):
+        SurprisalScorer(run / "export/encoder")("one text")
