@@ -23,6 +23,7 @@ WORKING = [
     "prepare texts.txt --out DATA --vocabulary-size 1000",
     "pretrain electra-nano --data DATA --out RUN --train.steps 20",
     "score RUN --json text",
+    "score wiki-tiny text",
     "export RUN --out EXPORT",
     "status RUN",
     "report RUN",
@@ -67,7 +68,7 @@ def main() -> None:
 
 
 def check_files(wheel: Path, sdist: Path) -> None:
-    """Compare the files of both with those of src/electra: the same ones, and nothing else."""
+    """Compare the files of both with those of src/electra and models: the same ones, and nothing else."""
     source = ROOT / "src"
     expected = {
         path.relative_to(source).as_posix()
@@ -77,8 +78,10 @@ def check_files(wheel: Path, sdist: Path) -> None:
     in_wheel = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     with tarfile.open(sdist) as archive:
         in_sdist = {member.name.partition("/")[2] for member in archive if member.isfile()}
-    compare(wheel, in_wheel, expected)
-    compare(sdist, in_sdist, {f"src/{name}" for name in expected} | PROJECT_FILES)
+    listed = subprocess.run(["git", "ls-files", "models"], cwd=ROOT, check=True, capture_output=True, text=True)
+    models = set(listed.stdout.split())
+    compare(wheel, in_wheel, expected | {f"electra/{name}" for name in models})
+    compare(sdist, in_sdist, {f"src/{name}" for name in expected} | models | PROJECT_FILES)
 
 
 def compare(archive: Path, names: set[str], expected: set[str]) -> None:

@@ -13,13 +13,14 @@ from electra.analysis import quantization_texts
 from electra.commands import export_onnx
 from electra.commands.export import ExportConfig, run
 from electra.commands.export_onnx import OnnxResult
-from electra.errors import ConfigError, DataError, ElectraError
+from electra.errors import CheckpointError, ConfigError, DataError, ElectraError
 from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.relative import RelativeConfig
 from electra.modeling.heads import ReplacedTokenHead
 from electra.pretraining.run import pretrain
 from electra.serving.scorer import Scorer
+from electra.serving.surprisal import SurprisalScorer
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package)
@@ -55,6 +56,8 @@ def test_every_network_of_a_run_goes_out(trained: Path, tmp_path: Path) -> None:
     assert actual.logits == pytest.approx(expected.logits, abs=1e-4)
     with pytest.raises(ElectraError, match="exists already"):
         exported(here)
+    with pytest.raises(CheckpointError, match="is an ONNX folder, which gives no surprisal"):
+        SurprisalScorer(here / "export/onnx/generator")
 
 
 def test_eight_bits_are_measured_on_what_the_run_held_out(trained: Path, tmp_path: Path) -> None:

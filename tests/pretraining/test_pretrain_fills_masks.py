@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from small_run import config
 
 import electra
+from electra.cli import main
+from electra.errors import CheckpointError
+from electra.export.huggingface import _rounded
 from electra.export.loading import find_generator, find_masked_lm
 from electra.export.parity import TOLERANCE
 from electra.pretraining.run import pretrain
@@ -35,6 +39,36 @@ def test_it_scores_and_fills_masks(network: tuple[str, ...], data_folder: Path, 
     assert any(same), "one network"
     card = (exported.folders["encoder"] / "README.md").read_text()
     assert 'pipeline("fill-mask", model=".")' in card
+
+
+def test_weights_are_stored_in_float16_and_computed_with_in_float32(data_folder: Path, tmp_path: Path) -> None:
+    pretrain(config(data_folder, tmp_path / "run", "train.steps=2"))
+    half = tmp_path / "half"
+    assert main(["export", str(tmp_path / "run"), "--dtype", "float16", "--out", str(half)]) == 0
+    for network in ("discriminator", "generator"):
+        stored = load_file(half / network / "model.safetensors")
+        full = load_file(tmp_path / "run/export" / network / "model.safetensors")
+        assert stored.keys() == full.keys()
+        for name, tensor in stored.items():
+            torch.testing.assert_close(tensor, full[name].half(), rtol=0, atol=0)
+        assert "stored in float16" in (half / network / "README.md").read_text()
+        weights = electra.load(half / network).encoder.embeddings.token.weight
+        assert weights.dtype == torch.float32 and torch.equal(weights, weights.half().float())
+    transformers = pytest.importorskip("transformers")
+    assert transformers.AutoModel.from_pretrained(half / "discriminator").dtype == torch.float32
+
+
+def test_what_float16_cannot_hold_is_refused(
+    data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretrain(config(data_folder, tmp_path / "run", *MODERN, "model.embedding_size=16", "train.steps=1"))
+    export = ["export", str(tmp_path / "run"), "--dtype", "float16", "--out", str(tmp_path / "half")]
+    assert main(export) == 2
+    assert "stored as a product of two cannot be rounded" in " ".join(capsys.readouterr().err.split())
+    assert main([*export, "--to", "onnx"]) == 2
+    assert "--dtype is for hf; for ONNX give --quantize int8" in capsys.readouterr().err
+    with pytest.raises(CheckpointError, match="name has numbers that are too large"):
+        _rounded("name", torch.tensor([1e6]), torch.float16)
 
 
 def test_its_proposals_come_from_the_other_head_and_it_is_no_generator(data_folder: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import electra
 from electra.cli import main
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.preparation.config import TokenizerKind
 from electra.serving.likelihood import load_likelihood_scorer
 from electra.serving.surprisal import SurprisalScorer
 
@@ -60,6 +61,43 @@ def test_their_sum_is_the_pseudo_log_likelihood(run: Path) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "words"),
+    [
+        ("wordpiece", " (the cat)  sat ", ["(", "the", "cat", ")", "sat"]),
+        ("bpe", "the ☃ cat", ["the", "☃", "cat"]),
+        ("bpe", "a\n\nb  c ", ["a", "b", "c"]),
+        ("bpe", "   ", []),
+        ("unigram", "the (cat) x…", None),
+        ("wordpiece", "", []),
+    ],
+)
+def test_words_are_those_of_the_text(
+    tmp_path: Path, kind: TokenizerKind, text: str, words: list[str] | None
+) -> None:
+    """Blanks belong to no word, no two words share a character, and no token is left out."""
+    model = write_model(tmp_path / "masked", kind=kind, head=MaskedLanguageModelHead)
+    (scored,) = SurprisalScorer(model)([text])
+    ends = [0, *(end for _, end in scored.offsets)]
+    assert all(start >= end for (start, _), end in zip(scored.offsets, ends, strict=False))
+    assert "".join(scored.words) == "".join(text.split()) and not any(
+        word != word.strip() for word in scored.words
+    )
+    assert words is None or scored.words == words
+    expected = load_likelihood_scorer(model)([text]).scores["pll-word-l2r"]
+    if words != []:
+        assert -scored.surprisals.sum() == pytest.approx(float(expected[0]), rel=1e-5)
+
+
+def test_a_long_text_is_read_in_windows(run: Path) -> None:
+    text = " ".join(TEXTS * 3)
+    (scored,) = SurprisalScorer(run)([text])
+    (limited,) = electra.load(run, max_length=8).surprisal([text])
+    assert scored.words == limited.words and not np.allclose(scored.surprisals, limited.surprisals)
+    expected = load_likelihood_scorer(run / "export/encoder")([text]).scores["pll-word-l2r"]
+    assert -scored.surprisals.sum() == pytest.approx(float(expected[0]), rel=1e-5)
+
+
 def test_on_the_command_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "The cat sat on the matte."
     assert main(["score", str(run), "--surprisal", text]) == 0
@@ -80,5 +118,9 @@ def test_a_masked_language_model_is_needed(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run / "export/discriminator", tmp_path / "alone")
     with pytest.raises(CheckpointError, match="predicts no masked tokens; give a masked language model"):
         SurprisalScorer(tmp_path / "alone")
+    with pytest.raises(
+        CheckpointError, match="to score words by a masked language model: electra score --surprisal"
+    ):
+        electra.Scorer(run / "export/encoder")
     with pytest.raises(TypeError, match="list of texts"):
         SurprisalScorer(run / "export/encoder")("one text")

@@ -31,6 +31,7 @@ from electra.analysis.held_out_text import sample_document_rows
 from electra.analysis.load_models import check_vocabulary
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
+from electra.export.included_models import is_included
 from electra.export.loading import find_model
 from electra.export.onnx.graph import is_onnx
 from electra.objectives.config import DEFAULT_OBJECTIVE, scores_of
@@ -280,6 +281,11 @@ def check_accepts_correction(model: str) -> None:
     if is_onnx(find_model(model)):
         raise CheckpointError(
             f"{model} is an ONNX folder, which cannot hold a correction; give the model that it was made from"
+        )
+    if is_included(find_model(model)):
+        raise CheckpointError(
+            f"{model} is part of electra, so no correction can be stored with it; copy its folder "
+            f"({find_model(model)}) and give the copy"
         )
 
 

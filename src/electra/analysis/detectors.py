@@ -4,7 +4,7 @@ A tagger predicts the log-odds that a word is wrong, a discriminator those that 
 masked language model gives the surprisal of the word, which is no log-odds but ranks words, too. Only a tagger was
 trained for this.
 
-Shapes: W words, N tokens of a sentence, T tokens of a sentence, K labels.
+Shapes: W words, N tokens that have a score, T all tokens of a sentence, K labels.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +24,7 @@ from electra.serving.likelihood import MaskedLikelihoodScorer, TokenizedText
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
+from electra.serving.surprisal import word_ids
 from electra.tasks.tagging import Tagging, tokenize_words
 from electra.tasks.tagging_datasets import CORRECT_TAGS
 
@@ -35,9 +36,10 @@ MIN_PROBABILITY = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class TokenScores:
-    """The log-odds of each token of a sentence, and the index of the word that it belongs to.
+    """The score of each token or word of a sentence, and the index of the word that it belongs to.
 
     Attributes:
+        log_odds_N: that it is wrong; for a masked language model the surprisal in nats, which is no log-odds.
         tokens_read: the number of tokens that the network read; it differs for a tagger, with one score per word.
     """
 
@@ -77,15 +79,19 @@ class Detector:
             )
         if isinstance(pretrained.head, MaskedLanguageModelHead):
             masked = MaskedLikelihoodScorer(MaskedTokenPredictor(pretrained))
-            in_windows = masked.predictor.batcher.count_windowed
-            return cls(name, "masked-lm", in_windows, lambda words: surprisal_scores(masked, words))
+            return cls(
+                name,
+                "masked-lm",
+                lambda lengths: sum(length > masked.predictor.batcher.max_tokens for length in lengths),
+                lambda words: surprisal_scores(masked, words),
+            )
         predictor = _load_tagger(pretrained, model)
         longest = predictor.input_spec.max_length - 2
 
-        def count_windowed(lengths: Iterable[int]) -> int:
+        def in_windows(lengths: Iterable[int]) -> int:
             return sum(length > longest for length in lengths)
 
-        return cls(name, "tagger", count_windowed, lambda words: tagger_scores(predictor, words))
+        return cls(name, "tagger", in_windows, lambda words: tagger_scores(predictor, words))
 
 
 def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores]:
@@ -101,12 +107,12 @@ def token_scores(scorer: Scorer, sentences: Sequence[Words]) -> list[TokenScores
 def surprisal_scores(scorer: MaskedLikelihoodScorer, sentences: Sequence[Words]) -> list[TokenScores]:
     """Score sentences with a masked language model: the surprisal of each word (`electra.serving.surprisal`)."""
     encodings = tokenize_words(sentences, scorer.predictor.tokenizer)
-    tokenized = [TokenizedText(encoding.ids, [word or 0 for word in encoding.word_ids]) for encoding in encodings]
+    tokenized = [TokenizedText(encoding.ids, word_ids(encoding)) for encoding in encodings]
     scores = []
-    for text, scores_2T in zip(tokenized, scorer.token_scores(tokenized), strict=True):
+    for text, (scores_T,) in zip(tokenized, scorer.token_scores(tokenized, ("pll-word-l2r",)), strict=True):
         with_tokens_W, word_T = np.unique(np.array(text.word_ids, np.int64), return_inverse=True)
         surprisal_W = np.zeros(len(with_tokens_W))
-        np.add.at(surprisal_W, word_T, -scores_2T[1])
+        np.add.at(surprisal_W, word_T, -scores_T)
         scores.append(TokenScores(surprisal_W, with_tokens_W, len(text.ids)))
     return scores
 

@@ -30,7 +30,8 @@ class ScoreConfig:
     """The command line of `electra score`."""
 
     model: Positional[str]
-    """A discriminator: a run, an export folder, an ONNX folder, or a Hugging Face folder or id."""
+    """A discriminator: a run, an export folder, an ONNX folder, a Hugging Face folder or id, or the name of an
+    included model (wiki-tiny). With --surprisal also a masked language model, and no ONNX folder."""
     texts: Positional[tuple[str, ...]] = ()
     """Texts to score, one per argument."""
     input: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
@@ -60,9 +61,9 @@ class ScoreConfig:
     and the text, separated by tabs; with --json also the log-probability of each token."""
 
     surprisal: bool = False
-    """Score words by the masked language model (MODEL, or the one beside the discriminator), which reads the text
-    with the word masked: its surprisal, -log p(word | other words), in nats. Finds more wrong words, and takes one
-    pass for each token of a text in place of one for all; with --json: text, words, offsets and surprisals."""
+    """Score words by a masked language model (MODEL, or the one beside the discriminator), which reads the text
+    with the word masked: its surprisal, -log p(word | other words), in nats. One pass is computed for each token
+    of a text, in place of one for all. With --json: text, words, offsets and surprisals."""
 
     def problems(self) -> Iterator[str]:
         if not self.texts and self.input is None:
@@ -71,7 +72,7 @@ class ScoreConfig:
             yield "--prior: applies to calibrated probabilities; give --calibrated, too"
         if self.calibrated and self.electric:
             yield "--calibrated: corrects probabilities, and --electric gives none; leave one of them out"
-        others = [name for name in ("calibrated", "electric", "long", "max_length") if getattr(self, name)]
+        others = [name for name in ("calibrated", "electric", "long") if getattr(self, name)]
         if self.surprisal and others:
             yield f"--surprisal: is not possible with --{others[0].replace('_', '-')}; leave one of them out"
 
@@ -129,7 +130,7 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
 def _score_surprisal(config: ScoreConfig, texts: Iterator[str]) -> ScoredTexts | Lines | WrittenFile:
     from electra.serving.surprisal import SurprisalScorer
 
-    results = SurprisalScorer(config.model).stream(texts)
+    results = SurprisalScorer(config.model, max_length=config.max_length).stream(texts)
     lines = (
         json.dumps({"text": one.text, **one.fields()}, ensure_ascii=False) if config.json else str(one)
         for one in results

@@ -77,8 +77,8 @@ def save(
 
     Raises:
         DataError: the tokenizer cannot be read or lacks a special token.
-        CheckpointError: the tokenizer has more entries than the token table has rows, or the folder cannot be
-            written.
+        CheckpointError: the tokenizer has more entries than the token table has rows, the weights cannot be stored
+            in `dtype`, or the folder cannot be written.
     """
     config = encoder.config
     checkpoint_format = format_of_encoder(config)
@@ -100,8 +100,27 @@ def save(
     texts |= {"README.md": card, "config.json": json_text(fields)}
     folder_config = FolderConfig(model_type, config, special.pad, head_kind(head))
     tensors = checkpoint_format.write_tensors(networks, folder_config)
-    stored = {FACTORS: checkpoint_format.fold(tensors), WEIGHTS: tensors}
-    _write(folder, {file: {name: t.to(dtype) for name, t in part.items()} for file, part in stored.items()}, texts)
+    factors = checkpoint_format.fold(tensors)
+    if dtype != torch.float32:
+        if factors:
+            raise CheckpointError(
+                f"{folder}: a table that is stored as a product of two cannot be rounded like them; leave --dtype "
+                "out"
+            )
+        tensors = {name: _rounded(name, tensor, dtype) for name, tensor in tensors.items()}
+    _write(folder, {FACTORS: factors, WEIGHTS: tensors}, texts)
+
+
+def _rounded(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A tensor in a smaller type.
+
+    Raises:
+        CheckpointError: a number is too large for it.
+    """
+    rounded = tensor.to(dtype)
+    if not rounded.isfinite().all():
+        raise CheckpointError(f"{name} has numbers that are too large for {dtype}; leave --dtype out")
+    return rounded
 
 
 def _write(folder: Path, files: Mapping[str, dict[str, Tensor]], texts: Mapping[str, str]) -> None:

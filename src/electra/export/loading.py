@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from electra.data.shards import MANIFEST
 from electra.errors import CheckpointError, require
 from electra.export.huggingface import load as load_folder
-from electra.export.included_models import included_models, model_path
+from electra.export.included_models import find_included, included_models, model_path
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Pretrained
 from electra.export.weights import OLD_WEIGHTS, WEIGHTS
@@ -108,8 +108,8 @@ def find_masked_lm(model: str | Path) -> Path | None:
 
 
 def is_hub_id(model: str) -> bool:
-    """Whether a MODEL has the form of a Hugging Face id, OWNER/NAME."""
-    return re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) is not None
+    """Whether a MODEL has the form of a Hugging Face id, OWNER/NAME, and is no network of an included model."""
+    return re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", model) is not None and find_included(model) is None
 
 
 def _download(name: str) -> Path:

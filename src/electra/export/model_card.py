@@ -54,6 +54,7 @@ def model_card(
     progress: Mapping[str, Any],
     evaluation: Mapping[str, Any],
     environment: Mapping[str, Any],
+    half: bool = False,
 ) -> str:
     """Return the text of a README.md, with the front matter that the Hugging Face hub reads.
 
@@ -67,6 +68,7 @@ def model_card(
         progress: the amount of training: step, tokens, flops, seconds.
         evaluation: the last evaluation: keys that start with `eval/`, and its step.
         environment: the run's environment.json; its `data` describes the data.
+        half: whether the weights are stored in float16.
     """
     import jinja2
 
@@ -83,6 +85,7 @@ def model_card(
         about=about,
         title=SECOND_TITLE if is_second else "ELECTRA generator" if kind == "generator" else about.title,
         is_second=is_second,
+        half=half,
         path=_paths(kind),
         fills_masks=fills_masks,
         base=_base_model(config),

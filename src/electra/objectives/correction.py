@@ -101,14 +101,17 @@ class Correction(nn.Module):
         slots_BN: Tensor,
     ) -> None:
         """Add its predictions at some slots of a held-out batch to metrics."""
-        metrics.add(
-            self.head(masking.gather(x_BLD)),
-            table_VE,
-            self.head.bias,
-            targets_N=masking.gather(batch.input_ids_BL),
-            masked_N=slots_BN.flatten(),
-            uniforms_N=uniforms_n,
-        )
+        slots_n = slots_BN.flatten()
+        targets_N = masking.gather(batch.input_ids_BL)[slots_n]
+        if len(targets_N):
+            metrics.add(
+                self.head(masking.gather(x_BLD)[slots_n]),
+                table_VE,
+                self.head.bias,
+                targets_N=targets_N,
+                masked_N=torch.ones_like(targets_N, dtype=torch.bool),
+                uniforms_N=uniforms_n[slots_n],
+            )
 
     def network(self, model: EncoderConfig, share: float) -> Network:
         """The head for FLOP counts, with predictions at a share of the positions."""

@@ -76,7 +76,7 @@ def export_run(
     folder = out or run_folder.export
     folders: dict[NetworkName, Path] = {}
     differences: dict[NetworkName, float | None] = {}
-    cards = _cards(run_folder, source, config)
+    cards = _cards(run_folder, source, config, dtype)
     if out is None:
         durable.write_text(run_folder.card, cards["run"])
     for name, network in objective.exportable_networks().items():
@@ -213,7 +213,9 @@ def _sample(model: EncoderConfig, length: int) -> tuple[torch.Tensor, torch.Tens
     return ids_BL, segment_ids_BL, torch.arange(length) < lengths_B[:, None]
 
 
-def _cards(run_folder: RunFolder, checkpoint: Checkpoint, config: PretrainConfig) -> dict[CardKind, str]:
+def _cards(
+    run_folder: RunFolder, checkpoint: Checkpoint, config: PretrainConfig, dtype: torch.dtype
+) -> dict[CardKind, str]:
     """The model cards of the run and of its networks."""
     environment = read_json(run_folder.environment, optional=True)
     kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator", "encoder")
@@ -225,6 +227,7 @@ def _cards(run_folder: RunFolder, checkpoint: Checkpoint, config: PretrainConfig
             progress=checkpoint.state["progress"],
             evaluation=checkpoint.state["evaluation"],
             environment=environment,
+            half=dtype == torch.float16,
         )
         for kind in kinds
     }

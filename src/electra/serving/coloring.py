@@ -15,7 +15,7 @@ _PALE, _STRONG = (255, 236, 150), (235, 80, 60)  # black letters are readable on
 
 def color_tokens(
     tokens: Sequence[str],
-    probabilities: Sequence[float],
+    strengths: Sequence[float],
     *,
     separators: Sequence[str] | None = None,
     labels: Sequence[str] | None = None,
@@ -23,21 +23,21 @@ def color_tokens(
     """The tokens as one text, on a background from pale yellow to red; likely ones as `[word .93]`.
 
     Args:
-        probabilities: that each token was replaced.
+        strengths: between 0 and 1, such as the probability that each token was replaced.
         separators: the text before each token, and the text after the last one. None: a space, and nothing
             before a WordPiece continuation, which is shown without its mark (`##ing`).
-        labels: what is shown in the brackets. None: the probabilities.
+        labels: what is shown in the brackets. None: the strengths.
     """
     if separators is None:
         separators = ["" if token.startswith("##") or i == 0 else " " for i, token in enumerate(tokens)] + [""]
         tokens = [token.removeprefix("##") if len(token) > 2 else token for token in tokens]
-    labels = labels or [format_probability(probability) for probability in probabilities]
+    labels = labels or [format_probability(strength) for strength in strengths]
     text = Text()
-    for separator, token, probability, label in zip(separators, tokens, probabilities, labels, strict=False):
+    for separator, token, strength, label in zip(separators, tokens, strengths, labels, strict=False):
         text.append(separator)
-        in_brackets = probability >= BRACKET_THRESHOLD and not token.isspace()
+        in_brackets = strength >= BRACKET_THRESHOLD and not token.isspace()
         shown = f"[{token} {label}]" if in_brackets else token
-        text.append(shown, background_style(probability))
+        text.append(shown, background_style(strength))
     return text.append(separators[-1])
 
 

@@ -188,20 +188,21 @@ class MaskedLikelihoodScorer:
     def __call__(self, texts: Sequence[str], *, unknown: str | None = None) -> Likelihoods:
         """The scores of texts (`LikelihoodScorer.__call__`)."""
         tokenized = tokenize_texts(self.predictor.tokenizer, texts, unknown)
-        totals = np.array([scores_2T.sum(1) for scores_2T in self.token_scores(tokenized)]).reshape(-1, 2).T
+        totals = np.array([scores_2T.sum(1) for scores_2T in self.token_scores(tokenized, self.names)])
+        totals = totals.reshape(-1, len(self.names)).T
         lengths = np.array([len(one.ids) for one in tokenized], np.int64)
         long = int((lengths > self.predictor.batcher.max_tokens).sum())
         return Likelihoods(lengths, dict(zip(self.names, totals, strict=True)), long)
 
-    def token_scores(self, tokenized: Sequence["TokenizedText"]) -> list[Floats]:
-        """The log-probability of each token of each text (2, T), in the order of `names`."""
-        scores = [np.zeros((len(self.names), len(one.ids))) for one in tokenized]
-        rows = chain.from_iterable(self._rows(text, one) for text, one in enumerate(tokenized))
+    def token_scores(self, tokenized: Sequence["TokenizedText"], names: Sequence[str]) -> list[Floats]:
+        """The log-probability of each token of each text, one row for each of `names` (len(names), T)."""
+        scores = [np.zeros((len(names), len(one.ids))) for one in tokenized]
+        rows = chain.from_iterable(self._rows(text, one, names) for text, one in enumerate(tokenized))
         while buffer := list(islice(rows, MAX_BUFFERED_ROWS)):
             self._set_log_probabilities(buffer, scores)
         return scores
 
-    def _rows(self, text: int, tokens: "TokenizedText") -> Iterator[MaskedRow]:
+    def _rows(self, text: int, tokens: "TokenizedText", names: Sequence[str]) -> Iterator[MaskedRow]:
         mask = self.predictor.batcher.special.mask
         for window in overlapping_windows(text, len(tokens.ids), self.predictor.batcher.max_tokens):
             ids = tokens.ids[window.start : window.end]
@@ -209,13 +210,14 @@ class MaskedLikelihoodScorer:
             for i in range(window.keep_start - window.start, window.keep_end - window.start):
                 end_of_word = next((j for j in range(i + 1, len(ids)) if words[j] != words[i]), len(ids))
                 rest = end_of_word - i
-                token, both = window.start + i, (0, 1) if rest == 1 else (0,)
-                yield MaskedRow(text, token, [*ids[:i], mask, *ids[i + 1 :]], ids[i], both)
-                if rest > 1:
-                    yield MaskedRow(text, token, [*ids[:i], *[mask] * rest, *ids[end_of_word:]], ids[i], (1,))
+                masks = {"pll": 1, "pll-word-l2r": rest}
+                for count in sorted({masks[name] for name in names}):
+                    masked = [*ids[:i], *[mask] * count, *ids[i + count :]]
+                    scores = tuple(number for number, name in enumerate(names) if masks[name] == count)
+                    yield MaskedRow(text, window.start + i, masked, ids[i], scores)
 
     def _set_log_probabilities(self, rows: list[MaskedRow], scores: Sequence[Floats]) -> None:
-        """Set the log-probability of each row in the scores of its text (2, T)."""
+        """Set the log-probability of each row in the scores of its text (len(names), T)."""
         states_ND = np.zeros((len(rows), self.encoder.config.hidden_size), np.float32)
         for window, row_1D in self.predictor.batcher.outputs([row.ids for row in rows], self._first_masked):
             states_ND[window.text] = row_1D[0]

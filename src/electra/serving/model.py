@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from electra.errors import CheckpointError
+from electra.export.loading import find_masked_lm
 from electra.export.onnx.model import OnnxModel
 from electra.modeling.encoders.base import EncoderModule
 from electra.serving.backends import load_model
@@ -40,7 +41,8 @@ class Model:
     def __init__(
         self, model: str | Path, *, device: str | torch.device | None = None, max_length: int | None = None
     ) -> None:
-        self.name, self.pretrained, self.device = model, load_model(model, max_length=max_length), device
+        self.pretrained, self.device = load_model(model, max_length=max_length), device
+        self._masked_lm, self._max_length = find_masked_lm(model), max_length
         self.tokenizer = self.pretrained.tokenizer
 
     @property
@@ -79,7 +81,7 @@ class Model:
         """How surprising each word is, by the masked language model or the one beside it (`SurprisalScorer`).
 
         Raises:
-            CheckpointError: there is no masked language model.
+            CheckpointError: there is no masked language model, or it is an ONNX folder.
         """
         return self._surprisal_scorer(texts)
 
@@ -101,7 +103,8 @@ class Model:
 
     @cached_property
     def _surprisal_scorer(self) -> SurprisalScorer:
-        return SurprisalScorer(self.name, device=self.device)
+        source = self._masked_lm or self.pretrained
+        return SurprisalScorer(source, device=self.device, max_length=self._max_length)
 
     @cached_property
     def _predictor(self) -> Predictor:

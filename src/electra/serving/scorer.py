@@ -159,6 +159,8 @@ class Scorer:
         loaded = load_model(model, max_length=max_length)
         if head_kind(loaded) != "discriminator":
             hint = "" if loaded.task is None else "; to use it for its task: electra predict"
+            if head_kind(loaded) == "generator":
+                hint = "; to score words by a masked language model: electra score --surprisal"
             raise CheckpointError(
                 f"{name_in_messages(model)} is {describe_head(loaded)}; this needs a discriminator, such as "
                 f"a run with objective.kind {DEFAULT_OBJECTIVE}{hint}"
@@ -198,7 +200,7 @@ class Scorer:
         Texts of similar length are batched within a chunk, so that memory does not grow with the number of texts.
         """
         done = windowed = 0
-        for chunk in text_chunks(texts):
+        for chunk in text_chunks(texts, characters=CHUNK_CHARACTERS):
             if done:
                 logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
             results = self(chunk)
@@ -233,16 +235,16 @@ def round_values(values: NDArray[Any]) -> list[Any]:
     return rounded
 
 
-def text_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in lists of about `CHUNK_CHARACTERS` characters."""
+def text_chunks(texts: Iterable[str], *, characters: int) -> Iterator[list[str]]:
+    """The texts in lists of about this number of characters."""
     chunk: list[str] = []
-    characters = 0
+    length = 0
     for text in texts:
         chunk.append(text)
-        characters += len(text)
-        if characters >= CHUNK_CHARACTERS:
+        length += len(text)
+        if length >= characters:
             yield chunk
-            chunk, characters = [], 0
+            chunk, length = [], 0
     if chunk:
         yield chunk
 

@@ -2,7 +2,8 @@
 
 The surprisal of a word is the sum over its tokens of -log p(token | the text with this token and the later ones of
 the word masked), in nats (Kauf and Ivanova 2023). Each token costs one pass over its text, where a discriminator
-reads all tokens in one; in return, the network does not see the word that it judges.
+reads all tokens in one; in return, the network does not see the word that it judges. The surprisal of a word that
+the tokenizer does not know is that of its unknown token.
 """
 
 import logging
@@ -15,18 +16,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.text import Text
+from tokenizers import Encoding
 
+from electra.errors import CheckpointError
 from electra.export.loading import find_masked_lm
+from electra.export.onnx.model import OnnxModel
+from electra.serving.backends import LoadedModel, load_model, name_in_messages
 from electra.serving.batching import check_texts
 from electra.serving.coloring import color_tokens
 from electra.serving.likelihood import MaskedLikelihoodScorer, TokenizedText
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
-from electra.serving.scorer import LISTED_WORDS, quoted, round_values, text_chunks, without_leading_blanks
+from electra.serving.scorer import LISTED_WORDS, quoted, round_values, text_chunks
 
 logger = logging.getLogger(__name__)
 
 STRONGEST = 20.0
 """Words with this surprisal, in nats, have the strongest color; from half of it they are in brackets."""
+CHUNK_CHARACTERS = 2**13
+"""Characters of the texts that are computed between two messages of progress: some two thousand passes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +41,8 @@ class SurprisalText:
     """A text, its words, and the surprisal of each.
 
     Attributes:
-        words: the words as they are in the text; a punctuation mark is a word.
-        offsets: the characters of each word, `text[start:end]`.
+        words: as they are in the text, split as the tokenizer does it: for WordPiece a punctuation mark is a word.
+        offsets: the characters of each word, `text[start:end]`; they do not overlap.
         surprisals: of each word, in nats, float32.
     """
 
@@ -52,17 +59,17 @@ class SurprisalText:
         ends = [0, *(end for _, end in self.offsets)]
         starts = [*(start for start, _ in self.offsets), len(self.text)]
         separators = [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
-        shares = np.clip(self.surprisals / STRONGEST, 0, 1).tolist()
+        strengths = np.clip(self.surprisals / STRONGEST, 0, 1).tolist()
         labels = [f"{surprisal:.1f}" for surprisal in self.surprisals]
-        text = color_tokens(self.words, shares, separators=separators, labels=labels)
+        text = color_tokens(self.words, strengths, separators=separators, labels=labels)
         return text.append(self._most_surprising(), "dim")
 
     def __str__(self) -> str:
         return self.__rich__().plain
 
     def _most_surprising(self) -> str:
-        order = [i for i in np.argsort(-self.surprisals, kind="stable") if not self.words[i].isspace()]
-        listed = ", ".join(f"{quoted(self.words[i])} {self.surprisals[i]:.1f}" for i in order[:LISTED_WORDS])
+        order = np.argsort(-self.surprisals, kind="stable")[:LISTED_WORDS]
+        listed = ", ".join(f"{quoted(self.words[i])} {self.surprisals[i]:.1f}" for i in order)
         return f"\n  most surprising: {listed}" if listed else ""
 
 
@@ -71,15 +78,30 @@ class SurprisalScorer:
 
     Args:
         model: a masked language model, or a discriminator with one beside it: its generator, or its own network
-            with another head.
+            with another head. A loaded model must be a masked language model.
         device: such as "cpu" or "cuda". None: a GPU if there is one.
+        max_length: maximum number of tokens that are read at once. None: that of the model.
 
     Raises:
-        CheckpointError: there is no masked language model, or it cannot be loaded.
+        CheckpointError: there is no masked language model, it cannot be loaded, or it is an ONNX folder.
+        ConfigError: the model cannot read `max_length` tokens, or that is less than 3.
     """
 
-    def __init__(self, model: str | Path, *, device: str | torch.device | None = None) -> None:
-        predictor = MaskedTokenPredictor(find_masked_lm(model) or model, device=device)
+    def __init__(
+        self,
+        model: str | Path | LoadedModel,
+        *,
+        device: str | torch.device | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        source = (find_masked_lm(model) or model) if isinstance(model, str | Path) else model
+        loaded = load_model(source, max_length=max_length)
+        if isinstance(loaded, OnnxModel):
+            raise CheckpointError(
+                f"{name_in_messages(model)} is an ONNX folder, which gives no surprisal; give the model that it "
+                "was exported from"
+            )
+        predictor = MaskedTokenPredictor(loaded, device=device)
         self.tokenizer = predictor.tokenizer
         self.likelihoods = MaskedLikelihoodScorer(predictor)
 
@@ -91,29 +113,55 @@ class SurprisalScorer:
         """
         check_texts(texts)
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        tokenized = [TokenizedText(one.ids, [word or 0 for word in one.word_ids]) for one in encodings]
+        tokenized = [TokenizedText(one.ids, word_ids(one)) for one in encodings]
+        scores = self.likelihoods.token_scores(tokenized, ("pll-word-l2r",))
         results = []
-        for text, encoding, tokens, scores_2T in zip(
-            texts, encodings, tokenized, self.likelihoods.token_scores(tokenized), strict=True
-        ):
-            spans = without_leading_blanks(text, encoding.offsets)
-            words = _consecutive(tokens.word_ids)
-            offsets = [(spans[first][0], spans[last - 1][1]) for first, last in words]
-            surprisals = np.array([-scores_2T[1, first:last].sum() for first, last in words], np.float32)
-            results.append(SurprisalText(text, [text[a:b] for a, b in offsets], offsets, surprisals))
+        for text, encoding, (scores_T,) in zip(texts, encodings, scores, strict=True):
+            words = split_words(text, encoding)
+            offsets = [(start, end) for _, _, start, end in words]
+            surprisals = np.array([-scores_T[first:last].sum() for first, last, _, _ in words], np.float32)
+            results.append(SurprisalText(text, [text[start:end] for start, end in offsets], offsets, surprisals))
         return results
 
     def stream(self, texts: Iterable[str]) -> Iterator[SurprisalText]:
         """The surprisals of any number of texts in chunks, in their order, with the progress in the log."""
         done = 0
-        for chunk in text_chunks(texts):
+        for chunk in text_chunks(texts, characters=CHUNK_CHARACTERS):
             if done:
                 logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
             yield from self(chunk)
             done += len(chunk)
 
 
-def _consecutive(word_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """The first token of each word, and the one after its last."""
-    starts = [i for i, word in enumerate(word_ids) if i == 0 or word != word_ids[i - 1]]
-    return list(zip(starts, [*starts, len(word_ids)][1:], strict=True))
+def word_ids(encoding: Encoding) -> list[int]:
+    """The index of the word of each token."""
+    return [word or 0 for word in encoding.word_ids]
+
+
+def split_words(text: str, encoding: Encoding) -> list[tuple[int, int, int, int]]:
+    """The first token of each word, the token after its last, and its first character and that after its last.
+
+    What a tokenizer makes of blanks belongs to the next word, and words that share a character are one.
+    """
+    ids = word_ids(encoding)
+    starts = [i for i, word in enumerate(ids) if i == 0 or word != ids[i - 1]]
+    words: list[tuple[int, int, int, int]] = []
+    pending: int | None = None
+    for first, last in zip(starts, [*starts, len(ids)][1:], strict=True):
+        start, end = encoding.offsets[first][0], encoding.offsets[last - 1][1]
+        shown = text[start:end].strip()
+        begin = first if pending is None else pending
+        if words and start < words[-1][3]:
+            begin, _, start, other = words.pop()
+            words.append((begin, last, start, max(end, other)))
+        elif not shown:
+            pending = begin
+            continue
+        else:
+            start += text[start:end].index(shown)
+            words.append((begin, last, start, start + len(shown)))
+        pending = None
+    if words and pending is not None:
+        begin, _, start, end = words.pop()
+        words.append((begin, len(ids), start, end))
+    return words
