@@ -16,17 +16,14 @@ from electra.analysis.minimal_pairs import (
     read_pairs,
 )
 from electra.errors import DataError
-from electra.serving.scorer import ScoredText
+from electra.serving.likelihood import Likelihoods
 
 
-def scorer(texts: list[str]) -> list[ScoredText]:
-    """Every "x" looks replaced; all other words do not."""
-    actual = []
-    for text in texts:
-        words = text.split()
-        logits = np.array([3.0 if word == "x" else -3.0 for word in words], np.float32)
-        actual.append(ScoredText(text, words, [(0, 0)] * len(words), logits))
-    return actual
+def scorer(texts: list[str]) -> Likelihoods:
+    """Every "x" is unlikely; all other words are not."""
+    counts = np.array([len(text.split()) for text in texts])
+    scores = np.array([-3.0 * text.split().count("x") - 0.5 * len(text.split()) for text in texts])
+    return Likelihoods(counts, {"sum": scores})
 
 
 def write(path: Path, pairs: list[tuple[str, str]]) -> None:
@@ -37,17 +34,20 @@ def test_accuracies_by_file(tmp_path: Path) -> None:
     write(tmp_path / "one.jsonl", [("a b", "a x"), ("a x", "a b"), ("a b", "b a"), ("x x", "x x x")])
     write(tmp_path / "two.jsonl", [("a", "x")] * 9)
     model: Any = scorer
-    assert paradigm_accuracies(model, tmp_path, pairs=100) == {"one": (1 + 0 + 0.5 + 1) / 4, "two": 1.0}
-    assert paradigm_accuracies(model, tmp_path, pairs=2) == {"one": 0.5, "two": 1.0}
+    assert paradigm_accuracies(model, tmp_path, score="sum", pairs=100) == {
+        "one": (1 + 0 + 0.5 + 1) / 4,
+        "two": 1.0,
+    }
+    assert paradigm_accuracies(model, tmp_path, score="sum", pairs=2) == {"one": 0.5, "two": 1.0}
 
 
 def test_a_folder_without_pairs_is_refused(tmp_path: Path) -> None:
     model: Any = scorer
     with pytest.raises(DataError, match=r"the folder has no \.jsonl"):
-        paradigm_accuracies(model, tmp_path, pairs=1)
+        paradigm_accuracies(model, tmp_path, score="sum", pairs=1)
     (tmp_path / "odd.jsonl").write_text('{"sentence_good": "a"}\n')
     with pytest.raises(DataError, match=r"odd\.jsonl:1: a pair needs"):
-        paradigm_accuracies(model, tmp_path, pairs=1)
+        paradigm_accuracies(model, tmp_path, score="sum", pairs=1)
 
 
 def test_pairs_of_other_files(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from electra.analysis.bootstrap import Floats, percentile_interval, resample_counts
 from electra.errors import DataError
 from electra.readers.read import read_records
-from electra.serving.scorer import Scorer
+from electra.serving.likelihood import LikelihoodScorer
 
 GOOD, BAD = "sentence_good", "sentence_bad"
 COLUMNS = ((GOOD, BAD), ("good", "bad"), ("grammatical", "ungrammatical"), ("acceptable", "unacceptable"))
@@ -107,12 +107,11 @@ def _find_columns(
     return good, bad
 
 
-def paradigm_accuracies(scorer: Scorer, folder: Path, *, pairs: int) -> dict[str, float]:
-    """Compute a discriminator's accuracy for each paradigm (file).
-
-    The score of a sentence is the sum of the log-probabilities of its tokens being original. Ties count half.
+def paradigm_accuracies(scorer: LikelihoodScorer, folder: Path, *, score: str, pairs: int) -> dict[str, float]:
+    """Compute a model's accuracy for each paradigm (file). Ties count half.
 
     Args:
+        score: the score of sentences (`electra.serving.likelihood.SCORES`).
         folder: a folder of .jsonl files as in BLiMP, with `sentence_good` and `sentence_bad`.
         pairs: the maximum number of pairs from each file, from its beginning.
 
@@ -120,14 +119,11 @@ def paradigm_accuracies(scorer: Scorer, folder: Path, *, pairs: int) -> dict[str
         DataError: there is no such file, or a line lacks a sentence.
     """
     by_file = {file.stem: list(_read_file(file, pairs, (GOOD, BAD))) for file in _find_files([folder])}
-    scored = iter(scorer(list(sentences_of(itertools.chain.from_iterable(by_file.values())))))
-    accuracies: dict[str, float] = {}
-    for name, pairs_of_file in by_file.items():
-        scores = [
-            -np.logaddexp(0, next(scored).logits.astype(np.float64)).sum() for _ in range(2 * len(pairs_of_file))
-        ]
-        accuracies[name] = float(correct(np.array(scores)).mean())
-    return accuracies
+    sentences = list(sentences_of(itertools.chain.from_iterable(by_file.values())))
+    scores = scorer(sentences).scores[score]
+    ends = np.cumsum([2 * len(pairs_of_file) for pairs_of_file in by_file.values()])
+    parts = np.split(scores, ends[:-1])
+    return {name: float(correct(part).mean()) for name, part in zip(by_file, parts, strict=True)}
 
 
 def sentences_of(pairs: Iterator[SentencePair] | Sequence[SentencePair]) -> Iterator[str]:

@@ -124,8 +124,11 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
 
 
 def _log_document_attention(objective: Objective, device: torch.device, dtype: torch.dtype) -> None:
-    """Say how each network computes attention in packed rows."""
+    """Say how each encoder computes attention in packed rows."""
+    encoders = {id(network.encoder): name for name, network in reversed(objective.exportable_networks().items())}
     for name, network in objective.exportable_networks().items():
+        if encoders[id(network.encoder)] != name:
+            continue  # the same encoder with another head
         in_one_call = network.encoder.config.attends_in_one_call(device, dtype)
         how = "all documents in one call" if in_one_call else "documents of similar length together"
         logger.info("attention in packed rows, %s: %s", name, how)

@@ -35,6 +35,9 @@ from electra.reports.study_results import (
 )
 from electra.reports.tables import NumericTable, format_number
 
+BLIMP_LABELS = {"blimp": "BLiMP", "blimp_pll": "BLiMP, pseudo-log-likelihood"}
+"""Columns of zero-shot accuracies: by the discriminator, and by the masked language model of the same size."""
+
 
 @dataclass(frozen=True)
 class StudyReport:
@@ -194,7 +197,7 @@ def archive_study(folder: Path, out: Path) -> list[Path]:
 
 def _table(study: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
     suite, metric = study["suite"], heldout_metric_of(study)
-    has_blimp = any(arm.blimp is not None for arm in arms)
+    blimp = {key: label for key, label in BLIMP_LABELS.items() if any(arm.blimp(key) is not None for arm in arms)}
     has_masked_lm = not suite and metric == UNIGRAM_AUC
     thresholds = [f"{name} {level:g}" for name, levels in study["reached"].items() for level in levels]
     digits = _digits(study)
@@ -202,7 +205,7 @@ def _table(study: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
     table = NumericTable(
         "arm", "n", *suite, "average" if suite else metric_label(metric), "difference", "verdict",
         *(("paper",) if suite else ()),
-        *(("BLiMP",) if has_blimp else ()),
+        *blimp.values(),
         *(f"tokens to {name.removeprefix('eval/')}" for name in thresholds),
         *(("masked-LM accuracy",) if has_masked_lm else ()),
         *(("parameters", "tokens/s", "memory, about") if study.get("costs") else ()),
@@ -223,8 +226,7 @@ def _table(study: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
         ]
         if suite:
             cells.append(_published_cell(arm))
-        if has_blimp:
-            cells.append("–" if arm.blimp is None else f"{arm.blimp:.1f}")
+        cells += ["–" if (value := arm.blimp(key)) is None else f"{value:.1f}" for key in blimp]
         cells += [_tokens_cell(arm, name) for name in thresholds]
         if has_masked_lm:
             accuracy = arm.heldout_metric("eval/masked_lm_accuracy")

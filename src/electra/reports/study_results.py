@@ -91,10 +91,14 @@ class ArmResult:
         values = [value for run in self.runs if (value := run["evaluation"].get(name)) is not None]
         return statistics.median(values) if values else None
 
-    @property
-    def blimp(self) -> float | None:
-        """Median over the seeds of the zero-shot BLiMP accuracy, in percent; None if it was not measured."""
-        values = [100 * value for run in self.runs if (value := run.get("blimp")) is not None]
+    def blimp(self, key: str) -> float | None:
+        """Median over the seeds of a zero-shot BLiMP accuracy, in percent; None if it was not measured.
+
+        Args:
+            key: "blimp", by the discriminator, or "blimp_pll", by the pseudo-log-likelihood of the masked language
+                model of the same size.
+        """
+        values = [100 * value for run in self.runs if (value := run.get(key)) is not None]
         return statistics.median(values) if values else None
 
     def tokens_to(self, threshold: str) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
 from electra.reports.metrics import read_metrics
 from electra.reports.study_results import ARCHIVE_FILE, RESULT_FILE, Record, read_run, run_folder, task_scores
-from electra.serving.scorer import Scorer
+from electra.serving.likelihood import load_likelihood_scorer
 from electra.studies.arms import StudySetup, load_arm_config, meta_objective
 from electra.studies.config import Arm, Study
 from electra.studies.scores import score_task, values_needed
@@ -36,6 +36,11 @@ logger = logging.getLogger(__name__)
 
 BLIMP_PAIRS = 100
 """Pairs from each of BLiMP's 67 files."""
+BLIMP_SCORES = {
+    "blimp": ("discriminator", ("log-original-sum", "electric-pll")),
+    "blimp_pll": ("encoder", ("pll",)),
+}
+"""The keys of BLiMP's accuracy in results: the network, and the scores of sentences, of which one is possible."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +119,9 @@ def train_and_score(setup: StudySetup, run: StudyRun, steps: int) -> int:
             result["tuned"] = {**result.get("tuned", {}), " ".join(setup.finetune_settings): scores}
         else:
             result["tasks"] = scores
-        if result.get("blimp") is None and result["tower"] == "discriminator":
-            result["blimp"] = _score_blimp(setup, model)
+        for key, (network, names) in BLIMP_SCORES.items():
+            if result.get(key) is None:
+                result[key] = _score_blimp(setup, model.with_name(network), names)
     result["hours"] = result.get("hours", 0.0) + (time.perf_counter() - started) / 3600
     write_json(folder / RESULT_FILE, result)
     return 0
@@ -154,7 +160,6 @@ def _pretrain(setup: StudySetup, run: StudyRun, steps: int) -> Record | int:
             for name, levels in setup.study.thresholds.items()
             for level in levels
         },
-        "blimp": None,
     }
 
 
@@ -178,8 +183,16 @@ def _tokens_to(evaluations: Sequence[Mapping[str, Any]], name: str, level: float
     return next((one["tokens"] for one in evaluations if (one.get(name) or 0) >= level), None)
 
 
-def _score_blimp(setup: StudySetup, model: Path) -> float | None:
-    """The mean accuracy over BLiMP's paradigms, zero-shot; None if its files are not among the tasks."""
-    if setup.tasks is None or not (setup.tasks / "blimp").is_dir():
+def _score_blimp(setup: StudySetup, model: Path, names: Sequence[str]) -> float | None:
+    """The mean accuracy over BLiMP's paradigms, zero-shot.
+
+    None: its files are not among the tasks, or the run has no such network, or one without these scores.
+    """
+    if setup.tasks is None or not (setup.tasks / "blimp").is_dir() or not model.is_dir():
         return None
-    return statistics.mean(paradigm_accuracies(Scorer(model), setup.tasks / "blimp", pairs=BLIMP_PAIRS).values())
+    scorer = load_likelihood_scorer(model)
+    score = next((name for name in names if name in scorer.names), None)
+    if score is None:
+        return None
+    accuracies = paradigm_accuracies(scorer, setup.tasks / "blimp", score=score, pairs=BLIMP_PAIRS)
+    return statistics.mean(accuracies.values())

@@ -11,7 +11,7 @@ from small_model import write_model
 from electra.analysis.minimal_pairs import paradigm_accuracies
 from electra.cli import main
 from electra.modeling.heads import MaskedLanguageModelHead
-from electra.serving.scorer import Scorer
+from electra.serving.likelihood import load_likelihood_scorer
 
 PAIRS = [
     ("The cat sat.", "The cat sat sat."),
@@ -60,7 +60,9 @@ def test_all_scores_of_both_networks(
         *(("my-run generator", k) for k in ("pll", "pll-word-l2r")),
     ]
     assert len(results["differences"]) == 15 and list(results["meanings"]) == [score for _, score in names]
-    expected = paradigm_accuracies(Scorer(models[0], device="cpu"), blimp, pairs=99)
+    expected = paradigm_accuracies(
+        load_likelihood_scorer(models[0], device="cpu"), blimp, score="log-original-sum", pairs=99
+    )
     actual = {name: one["value"] for name, one in results["scores"][3]["paradigms"].items()}
     assert actual == expected
     assert np.mean(list(expected.values())) == pytest.approx(results["scores"][3]["overall"]["value"])
