@@ -1,6 +1,6 @@
 """Which tasks of a study see what was learned: the distance from the floor to the best arm, in spreads of seeds.
 
-    electra study benchmarks/yardstick_floors.toml --data DATA --out FLOORS --tasks TASKS --budget 1e12 --seeds 2
+    electra study benchmarks/yardstick_floors.toml --data DATA --out FLOORS --tasks TASKS --budget 3e11 --seeds 2
     electra study STUDY --data DATA --out TRAINED --tasks TASKS --budget 1e13 --seeds 3
     python benchmarks/yardstick.py FLOORS TRAINED
 
