@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-NETWORKS = ("discriminator", "generator", "encoder")
-"""Names of the folders of networks."""
+from electra.export.display_name import NETWORKS
 
 
 def models_folder() -> Path:
