@@ -63,6 +63,12 @@ KINDS: dict[str, tuple[ObjectiveConfig, GeneratorConfig]] = {
         ),
         ("correction", 5.0, SMALLER, {"correction_weight": 2.0}),
         ("correction, negatives", 5.0, SMALLER, {"correction_weight": 2.0, "correction_negatives": 6}),
+        (
+            "correction, negatives first",
+            5.0,
+            SMALLER,
+            {"correction_weight": 2.0, "correction_negatives": 6, "correction_negatives_share": 0.5},
+        ),
         ("some [MASK] kept", 5.0, SMALLER, {"correction_weight": 2.0, "keep_masked_share": 0.5}),
         (
             "generator first, correction",

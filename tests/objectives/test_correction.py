@@ -71,6 +71,20 @@ def test_with_negatives_it_is_the_softmax_over_the_target_and_the_tokens_drawn_f
     )
 
 
+@pytest.mark.parametrize(("step", "steps", "same"), [
+    (0, None, "correction, negatives"), (4, 10, "correction, negatives"), (5, 10, "correction"),
+    (9, 10, "correction"),
+])  # fmt: skip
+def test_negatives_are_used_for_a_share_of_the_run(step: int, steps: int | None, same: str) -> None:
+    """None: the number of steps is still being computed from train.minutes."""
+    (ours, _), (other, _) = networks("correction, negatives first", 0.7), networks(same, 0.7)
+    other.load_state_dict(ours.state_dict())
+    ours.begin_step(step, steps)
+    one = batch(8, seed=4)
+    assert torch.equal(ours(one).loss, other(one).loss)
+    assert training_flops(ours.networks(16), 16) == training_flops(other.networks(16), 16)
+
+
 def test_with_negatives_it_teaches_to_predict_over_the_whole_vocabulary() -> None:
     """Words of the toy language follow from their neighbors."""
     torch.manual_seed(0)

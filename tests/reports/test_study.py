@@ -65,6 +65,16 @@ def test_arms_without_a_place_on_the_axis_are_lines_of_different_colors(tmp_path
     assert set(colors) == {"two", "three"} and colors["two"] != colors["three"]
 
 
+@pytest.mark.parametrize(
+    ("shares", "label"), [((0.5, 1.0), "training FLOPs"), ((1.0, 1.0), "average of the tasks")]
+)
+def test_the_budget_is_an_axis_only_if_several_were_run(tmp_path: Path, shares: Any, label: str) -> None:
+    results = [{**result("one", seed, {"a": 0.6, "b": 0.7}), "share": share} for seed, share in enumerate(shares)]
+    actual = read_study(study(tmp_path, results, shares=[0.5, 1.0]))
+    figure = study_figure(actual.study, actual.arms)
+    assert figure is not None and figure.axes[0].get_xlabel() == label
+
+
 def test_a_contrast_is_a_paired_test_of_sums_of_arms(tmp_path: Path) -> None:
     contrasts = {"gain": {"says": "gain", "plus": ["one", "three"], "minus": ["two", "one"]}}
     rows = {"one": [70.0, 71.0, 69.0], "two": [68.0, 70.5, 69.5], "three": [70.5, 72.0, 71.0]}

@@ -2,7 +2,13 @@
 
 import pytest
 
-from electra.training.time_budget import enough_steps_timed, evaluation_seconds_reserved, seconds_per_step
+from electra.training.step_metrics import Progress
+from electra.training.time_budget import (
+    enough_steps_timed,
+    estimate_steps,
+    evaluation_seconds_reserved,
+    seconds_per_step,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,3 +30,10 @@ def test_slow_first_steps_and_a_slow_first_evaluation_count_little() -> None:
     assert seconds_per_step([9.0, 5.0, 1.0, 3.0]) == 2.0
     assert evaluation_seconds_reserved(1.0, count=11.0, budget=300.0) == 11.0
     assert evaluation_seconds_reserved(9.0, count=11.0, budget=60.0) == 12.0
+
+
+@pytest.mark.parametrize(("growth", "steps"), [(1.0, 190), (1.25, 154)])
+def test_fewer_steps_fit_if_later_ones_are_more_expensive(growth: float, steps: int) -> None:
+    progress = Progress(step=10, seconds=20.0, step_seconds=[2.0] * 10, evaluation_seconds=0.0)
+    estimate = estimate_steps(progress, budget=380.0, warmup_steps=10, evaluations=11, growth=growth)
+    assert estimate is not None and estimate[0] == steps

@@ -34,6 +34,9 @@ class Correction(nn.Module):
 
     Its output matrix is the discriminator's token table.
 
+    Attributes:
+        uses_negatives: whether the current step compares targets with negatives, not with the whole vocabulary.
+
     Args:
         negatives: number of tokens that a target is compared with; 0: the whole vocabulary.
     """
@@ -44,6 +47,7 @@ class Correction(nn.Module):
     def __init__(self, model: EncoderConfig, vocabulary: Vocabulary, *, weight: float, negatives: int = 0) -> None:
         super().__init__()
         self.weight, self.negatives = weight, negatives
+        self.uses_negatives = negatives > 0
         self.sampler: FrequencySampler | None = None
         if negatives and vocabulary.can_sample("unigram"):
             assert vocabulary.counts_V is not None
@@ -64,7 +68,7 @@ class Correction(nn.Module):
         """
         x_nE, targets_n = self.head(masking.gather(x_BLD)), masking.gather(batch.input_ids_BL)
         used_n = masking.used_BN.flatten().float()
-        if self.negatives:
+        if self.uses_negatives:
             total = self._sampled_cross_entropy(x_nE, table_VE, targets_n, used_n, batch.row_seeds)
         else:
             total = cross_entropy(x_nE, table_VE, self.head.bias, targets_n, used_n)
@@ -118,7 +122,7 @@ class Correction(nn.Module):
         return Network(
             hidden_size=model.hidden_size,
             embedding_size=model.embedding_size,
-            vocabulary_size=self.negatives + 1 if self.negatives else model.vocabulary_size,
+            vocabulary_size=self.negatives + 1 if self.uses_negatives else model.vocabulary_size,
             masked_share=share,
             projects_after_norm=model.head_style.projects_after_norm,
         )

@@ -245,9 +245,9 @@ class GeneratorObjective(Objective):
         if self.config.frequency_share:
             assert steps is not None, "with frequency_share the number of steps is fixed"
             self.in_first_part = step < self.config.frequency_share * steps
-        if self.generator is not None and self.config.final_temperature and steps:
+        if self.generator is not None and self.config.final_temperature:
             first, last = self.config.temperature, self.config.final_temperature
-            now = first + (last - first) * min(1.0, step / steps)
+            now = first + (last - first) * (min(1.0, step / steps) if steps else 0.0)
             self.generator.sampling = replace(self.sampling, temperature=now)
 
     def draw_masks(self, batch: Batch) -> Masking:

@@ -64,6 +64,9 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     correction_negatives: NonNegativeInt = 0
     """Compare the original token with this number of tokens in place of the whole vocabulary. They are drawn by
     frequency for each row. The head then costs very little. 0: the whole vocabulary."""
+    correction_negatives_share: Annotated[float, Range(gt=0, le=1)] = 1.0
+    """Share of the run, at its start, in which correction_negatives are used; after it the whole vocabulary. With
+    negatives alone the head predicts badly over the whole vocabulary, which a short end repairs."""
     keep_masked_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """Share of the samples in whose place the discriminator reads [MASK]. Such a position has no label, and only
     the loss for restoring tokens, which is that of a masked language model there. Without a generator, the network
@@ -72,7 +75,7 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     carries_memory: ClassVar[bool] = True
     not_ignored: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         **GeneratorObjectiveConfig.not_ignored, "discriminator_positions": ("all",), "correction_weight": (),
-        "correction_negatives": (), "keep_masked_share": (),
+        "correction_negatives": (), "correction_negatives_share": (), "keep_masked_share": (),
     }  # fmt: skip
 
     @property
@@ -138,6 +141,13 @@ class ReplacedToken(GeneratorObjective):
                 weight=self.config.correction_weight,
                 negatives=self.config.correction_negatives,
             )
+
+    def begin_step(self, step: int, steps: int | None) -> None:
+        super().begin_step(step, steps)
+        if self.correction is not None and self.config.correction_negatives:
+            # The number of steps is unknown at the start of a run of train.minutes.
+            share = self.config.correction_negatives_share
+            self.correction.uses_negatives = steps is None or step < share * steps
 
     def forward(
         self,

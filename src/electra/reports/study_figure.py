@@ -1,4 +1,4 @@
-"""The figure of a study: scores along the arms' axis or the budget, else a point for each arm."""
+"""The figure of a study: scores along the arms' axis or the budgets, else a point for each arm."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def study_figure(study: Record, arms: Sequence[ArmResult]) -> Any | None:
     if placed and len(study["shares"]) == 1:
         _draw_along_axis(axes, arms, placed)
         axes.set(xlabel=study["axis"], ylabel=score)
-    elif len(study["shares"]) > 1:
+    elif len({arm.budget_fraction for arm in arms}) > 1:
         _draw_along_budget(axes, arms)
         axes.set(xlabel="training FLOPs", ylabel=score, xscale="log")
     else:

@@ -11,19 +11,20 @@ EVALUATION_SHARE = 0.2
 
 
 def estimate_steps(
-    progress: Progress, *, budget: float, warmup_steps: int, evaluations: float
+    progress: Progress, *, budget: float, warmup_steps: int, evaluations: float, growth: float = 1.0
 ) -> tuple[int, float, float] | None:
     """The length of a run that fits into a budget of seconds. None while too few steps are timed.
 
     Args:
         evaluations: the number of evaluations in the run, in units of the first one.
+        growth: how expensive a step is at the mean of the run, in units of the first steps.
 
     Returns:
         The number of steps, the seconds per step, and the seconds that are reserved for evaluations.
     """
     if not enough_steps_timed(progress.step_seconds, budget=budget, warmup_steps=warmup_steps):
         return None
-    per_step = seconds_per_step(progress.step_seconds)
+    per_step = growth * seconds_per_step(progress.step_seconds)
     reserved = evaluation_seconds_reserved(progress.evaluation_seconds, count=evaluations, budget=budget)
     return progress.step + max(0, int((budget - progress.seconds - reserved) / per_step)), per_step, reserved
 

@@ -6,6 +6,7 @@ memory of a stream's rows, and counters.
 """
 
 import contextlib
+import functools
 import logging
 import math
 import time
@@ -19,6 +20,7 @@ from electra.objectives.base import TrainableModule
 from electra.training.checkpoint import Checkpoint, Checkpoints
 from electra.training.checkpoint_io import check_identity, latest, restore, save
 from electra.training.config import TrainerConfig
+from electra.training.cost_estimate import SAMPLED_STEPS, flops_per_sequence
 from electra.training.distributed import AgreedMaximum, broadcast_object, is_main_process, world_size
 from electra.training.health import LOSS_SPIKE, Finding, HealthMonitor
 from electra.training.optim import build_optimizer
@@ -177,6 +179,14 @@ class Trainer:
 
     # ---------------------------------------------------------------------------------- the length of the run
 
+    @functools.cached_property
+    def _cost_growth(self) -> float:
+        """The FLOPs of a step at the mean of the run, in units of those of the first steps."""
+        length = self.context.batches.sequence_length
+        mean = flops_per_sequence(self.objective, length, steps=SAMPLED_STEPS)
+        first = flops_per_sequence(self.objective, length, steps=None)
+        return mean / first
+
     def _compute_steps(self) -> bool:
         """Compute the number of steps in `train.minutes`, once enough steps are timed; return whether that is now.
 
@@ -188,7 +198,9 @@ class Trainer:
         count = 10 + config.evaluation.example_count(last=True) / config.evaluation.example_count(last=False)
         budget, warmup_steps = 60.0 * config.train.minutes, config.optimizer.warmup_steps
         estimate = broadcast_object(
-            estimate_steps(progress, budget=budget, warmup_steps=warmup_steps, evaluations=count)
+            estimate_steps(
+                progress, budget=budget, warmup_steps=warmup_steps, evaluations=count, growth=self._cost_growth
+            )
         )
         if estimate is None:
             return False
