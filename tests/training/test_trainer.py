@@ -12,6 +12,7 @@ from loop import LENGTH, NextId, batch_of, healthy, metrics, same, train, weight
 
 from electra.data.collate import Batch
 from electra.errors import CheckpointError
+from electra.modeling.flops import Networks
 from electra.training import trainer as module
 from electra.training.config import EvaluationConfig, TrainConfig
 from electra.training.trainer import Outcome
@@ -81,6 +82,28 @@ def test_minutes_become_steps_that_a_resume_keeps(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "run" / "config.toml").read_text() == "steps = 79\n"
     _, outcome = train(tmp_path / "run", TrainConfig(minutes=1.5), warmup_steps=10)
     assert outcome.step == outcome.steps == 79
+
+
+class SecondHalfTwice(NextId):
+    """Its steps are twice as expensive in the second half of the run."""
+
+    late = False
+
+    def begin_step(self, step: int, steps: int | None) -> None:
+        self.late = steps is not None and step >= steps / 2
+
+    def networks(self, length: int) -> Networks:
+        networks = super().networks(length)
+        return {**networks, "again": networks["net"]} if self.late else networks
+
+
+def test_fewer_steps_fit_into_the_minutes_if_later_ones_are_more_expensive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(ticks)))
+    _, outcome = train(tmp_path / "run", TrainConfig(minutes=1.5), objective=SecondHalfTwice(), warmup_steps=10)
+    assert outcome.steps == 52, "79 steps of 1 s at the start, and 1.5 times that at the mean"
 
 
 def test_a_run_killed_just_after_its_length_is_settled_ends_as_if_it_had_not_been(

@@ -65,8 +65,8 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
     """Compare the original token with this number of tokens in place of the whole vocabulary. They are drawn by
     frequency for each row. The head then costs very little. 0: the whole vocabulary."""
     correction_negatives_share: Annotated[float, Range(gt=0, le=1)] = 1.0
-    """Share of the run, at its start, in which correction_negatives are used; after it the whole vocabulary. With
-    negatives alone the head predicts badly over the whole vocabulary, which a short end repairs."""
+    """Share of the run (of both stages together), at its start, in which correction_negatives are used; after it
+    the whole vocabulary. With negatives alone the head predicts badly over it."""
     keep_masked_share: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """Share of the samples in whose place the discriminator reads [MASK]. Such a position has no label, and only
     the loss for restoring tokens, which is that of a masked language model there. Without a generator, the network
@@ -144,10 +144,10 @@ class ReplacedToken(GeneratorObjective):
 
     def begin_step(self, step: int, steps: int | None) -> None:
         super().begin_step(step, steps)
-        if self.correction is not None and self.config.correction_negatives:
+        if self.correction is not None:
             # The number of steps is unknown at the start of a run of train.minutes.
-            share = self.config.correction_negatives_share
-            self.correction.uses_negatives = steps is None or step < share * steps
+            in_first_part = steps is None or step < self.config.correction_negatives_share * steps
+            self.correction.uses_negatives = self.config.correction_negatives > 0 and in_first_part
 
     def forward(
         self,

@@ -31,10 +31,11 @@ def study_figure(study: Record, arms: Sequence[ArmResult]) -> Any | None:
     metric = heldout_metric_of(study)
     unit = ", in percent" if is_percent(metric) else ""
     score = "average of the tasks" if study["suite"] else f"held-out {metric_label(metric)}{unit}"
-    if placed and len(study["shares"]) == 1:
+    several_budgets = len({arm.budget_fraction for arm in arms}) > 1
+    if placed and not several_budgets:
         _draw_along_axis(axes, arms, placed)
         axes.set(xlabel=study["axis"], ylabel=score)
-    elif len({arm.budget_fraction for arm in arms}) > 1:
+    elif several_budgets:
         _draw_along_budget(axes, arms)
         axes.set(xlabel="training FLOPs", ylabel=score, xscale="log")
     else:

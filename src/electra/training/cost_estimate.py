@@ -109,7 +109,7 @@ def flops_per_sequence(
         length: tokens of a sequence.
         documents: the documents of which sequences consist; None: each sequence is one document.
     """
-    sample = [0] if steps is None else [round((i + 0.5) / SAMPLED_STEPS * steps) for i in range(SAMPLED_STEPS)]
+    sample = [0] if steps is None else [int((i + 0.5) / SAMPLED_STEPS * steps) for i in range(SAMPLED_STEPS)]
     flops = []
     for step in sample:
         objective.begin_step(step, steps)

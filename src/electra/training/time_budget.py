@@ -17,16 +17,18 @@ def estimate_steps(
 
     Args:
         evaluations: the number of evaluations in the run, in units of the first one.
-        growth: how expensive a step is at the mean of the run, in units of the first steps.
+        growth: how expensive a step is at the mean of the whole run, in units of the first steps.
 
     Returns:
-        The number of steps, the seconds per step, and the seconds that are reserved for evaluations.
+        The number of steps, the seconds per step at the mean of the run, and the seconds that are reserved for
+        evaluations.
     """
     if not enough_steps_timed(progress.step_seconds, budget=budget, warmup_steps=warmup_steps):
         return None
-    per_step = growth * seconds_per_step(progress.step_seconds)
+    first = seconds_per_step(progress.step_seconds)
     reserved = evaluation_seconds_reserved(progress.evaluation_seconds, count=evaluations, budget=budget)
-    return progress.step + max(0, int((budget - progress.seconds - reserved) / per_step)), per_step, reserved
+    cheap_steps = progress.step + max(0.0, (budget - progress.seconds - reserved) / first)
+    return max(progress.step, int(cheap_steps / growth)), growth * first, reserved
 
 
 def enough_steps_timed(seconds: Sequence[float], *, budget: float, warmup_steps: int) -> bool:

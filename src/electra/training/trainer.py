@@ -181,10 +181,15 @@ class Trainer:
 
     @functools.cached_property
     def _cost_growth(self) -> float:
-        """The FLOPs of a step at the mean of the run, in units of those of the first steps."""
-        length = self.context.batches.sequence_length
-        mean = flops_per_sequence(self.objective, length, steps=SAMPLED_STEPS)
-        first = flops_per_sequence(self.objective, length, steps=None)
+        """The FLOPs of a step at the mean of the run, in units of those of the first steps; they stand for time.
+
+        The objective is left as in the first steps.
+        """
+        batches = self.context.batches
+        mean, first = (
+            flops_per_sequence(self.objective, batches.sequence_length, steps=steps, documents=batches.documents)
+            for steps in (SAMPLED_STEPS, None)
+        )
         return mean / first
 
     def _compute_steps(self) -> bool:
