@@ -15,7 +15,7 @@ from electra.objectives.masking import Masking
 from electra.objectives.row_rng import Purpose
 
 ROWS, LENGTH = 6, 16
-BY_ROW = ("random positions", "correction, negatives")
+BY_ROW = ("random positions", "correction, negatives", "correction, negatives first")
 """Random positions of the discriminator, and negatives, are drawn for a row, whatever its documents."""
 PACKED = [name for name, (config, _) in KINDS.items() if config.reads_packed_rows and name not in BY_ROW]
 
