@@ -131,6 +131,14 @@ def test_the_length_is_settled_before_the_warm_up_ends(tmp_path: Path) -> None:
     assert outcome.steps is not None and outcome.step == outcome.steps
 
 
+def test_freed_memory_is_released_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[bool] = []
+    monkeypatch.setattr(module, "release_freed_memory", lambda: released.append(True))
+    monkeypatch.setattr(module, "RELEASE_EVERY", 4)
+    train(tmp_path / "run", TrainConfig(steps=10))
+    assert len(released) == 2
+
+
 def test_the_last_evaluation_uses_more_examples(tmp_path: Path) -> None:
     looked: list[int] = []
 

@@ -17,6 +17,7 @@ from typing import Any
 from electra import durable
 from electra.modeling.flops import flops_per_token
 from electra.objectives.base import TrainableModule
+from electra.training.allocator import RELEASE_EVERY, release_freed_memory
 from electra.training.checkpoint import Checkpoint, Checkpoints
 from electra.training.checkpoint_io import check_identity, latest, restore, save
 from electra.training.config import TrainerConfig
@@ -155,6 +156,8 @@ class Trainer:
 
     def _after_step(self) -> None:
         """Report, evaluate and save where that is due."""
+        if self.device.type == "cpu" and self.progress.step % RELEASE_EVERY == 0:
+            release_freed_memory()
         steps_known_now = False
         if self.progress.steps is None:
             self._sync_metrics()
