@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 RELEASE_EVERY = 50
-"""Steps between two releases of freed memory, which cost about a third of a step each."""
+"""Steps between two releases of freed memory (docs/results/performance.md)."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt, from glibc's malloc.h
 
