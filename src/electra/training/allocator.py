@@ -16,9 +16,11 @@ def keep_freed_memory() -> bool:
     """Let glibc's allocator keep freed memory for the next tensors instead of returning it to the system.
 
     Every step allocates large tensors of the same sizes. By default each of them is mapped again, and page faults
-    take a tenth of a step or more (docs/results/benchmarks.md). Where the sizes differ from step to step, as with
-    packed rows, the process grows to several times what a step needs, so `release_freed_memory` has to follow from
-    time to time. The setting applies to the whole process. With another allocator it does nothing.
+    take a tenth of a step or more (docs/results/benchmarks.md). The setting applies to the whole process. With
+    another allocator it does nothing.
+
+    Where the sizes differ from step to step, as with packed rows, the process grows to several times what a step
+    needs (with the default setting, too), unless `release_freed_memory` is called from time to time.
 
     Returns:
         Whether the allocator accepted the setting.
