@@ -19,7 +19,7 @@ HEALTHY: dict[str, Any] = {
 
 
 def report(step: int, *, loss: float = 5.0, speed: float = 1000.0) -> dict[str, Any]:
-    return {"step": step, "loss": loss, "tokens_per_second": speed}
+    return {"step": step, "loss": loss, "tokens_per_second": 50.0, "flops_per_second": speed}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,14 @@ def test_falling_speed() -> None:
     monitor = HealthMonitor()
     for step in range(10):
         assert monitor.check_report(report(step, speed=1000.0 + step)) == []
-    assert [f.name for f in monitor.check_report(report(10, speed=400.0))] == ["tokens/s falling"]
+    assert [f.name for f in monitor.check_report(report(10, speed=400.0))] == ["slower than before"]
+
+
+def test_steps_with_more_flops_are_not_slower() -> None:
+    monitor = HealthMonitor()
+    for step in range(10):
+        monitor.check_report(report(step))
+    assert monitor.check_report(report(10) | {"tokens_per_second": 20.0}) == []
 
 
 def test_steps_that_are_not_finite() -> None:

@@ -18,13 +18,14 @@ from electra.tasks.base import Rows, TaskBatch
 from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.batch_source import BatchSource, prefetch
 from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig, TrainerConfig
+from electra.training.health import CORPUS_TOO_SMALL, LOSS_SPIKE, SLOWER, WARMING_UP
 from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, open_run, require_same_config
 from electra.training.trainer import Outcome, Trainer
 
 logger = logging.getLogger(__name__)
 
-IGNORED_FINDINGS = ("loss spike", "tokens/s falling", "corpus too small", "still warming up")
+IGNORED_FINDINGS = (LOSS_SPIKE, SLOWER, CORPUS_TOO_SMALL, WARMING_UP)
 """Health findings of pre-training that are normal if batches differ in length."""
 MIN_CHECKPOINT_STEPS = 100
 """Minimum number of steps between two checkpoints. Longer runs have ten checkpoints."""

@@ -8,11 +8,12 @@ from typing import Any
 
 Metrics = Mapping[str, Any]
 
-LOSS_SPIKE, WARMING_UP = "loss spike", "still warming up"
+LOSS_SPIKE, SLOWER = "loss spike", "slower than before"
+WARMING_UP, CORPUS_TOO_SMALL = "still warming up", "corpus too small"
 SPIKE, MARGIN = 1.3, 1.0
 """A loss above SPIKE times the recent median, and more than MARGIN nats above it, is a spike."""
 SLOWDOWN = 0.6
-"""Tokens/s below this fraction of the run's median are a slowdown."""
+"""FLOP/s below this fraction of the run's median are a slowdown. (Tokens/s also fall in steps that cost more.)"""
 EPOCHS = 16
 """After about so many epochs, repeated text has almost no value (Muennighoff et al. 2023, figure 5)."""
 EARLY = 500_000
@@ -73,7 +74,7 @@ class HealthMonitor:
             self.parts, self.losses = parts, []
         findings = self._new(self._report_findings(metrics))
         self.losses = [*self.losses, metrics["loss"]][-WINDOW:]
-        self.speeds = [*self.speeds, metrics["tokens_per_second"]][-WINDOW:]
+        self.speeds = [*self.speeds, metrics["flops_per_second"]][-WINDOW:]
         return findings
 
     def check_skipped(self, step: int, *, rows: str) -> list[Finding]:
@@ -107,10 +108,11 @@ class HealthMonitor:
             )
         if len(self.speeds) >= 5:
             usual = statistics.median(self.speeds)
-            if metrics["tokens_per_second"] < SLOWDOWN * usual:
+            if metrics["flops_per_second"] < SLOWDOWN * usual:
                 yield Finding(
-                    "tokens/s falling",
-                    f"{metrics['tokens_per_second']:,.0f} tokens/s at step {metrics['step']}, {usual:,.0f} before",
+                    SLOWER,
+                    f"{metrics['flops_per_second'] / 1e9:,.3g} GFLOP/s at step {metrics['step']}, "
+                    f"{usual / 1e9:,.3g} before",
                     "look for another program on this machine, a hot processor, or a slow disk with the data",
                 )
 
@@ -125,7 +127,7 @@ def _plan_findings(steps: int, warmup_steps: int, epochs: float) -> Iterator[Fin
         )
     if epochs > EPOCHS:
         yield Finding(
-            "corpus too small",
+            CORPUS_TOO_SMALL,
             f"every document would be seen {epochs:.0f} times",
             f"add text or train for fewer steps; after about {EPOCHS} times, repetition has almost no value",
         )

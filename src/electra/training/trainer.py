@@ -246,11 +246,11 @@ class Trainer:
         progress, metrics = self.progress, self.metrics.report()
         if metrics is None:
             return
+        findings = self.health.check_report(metrics)
         utilization = metrics.pop("flops_per_second") / self.context.precision.product_flops / world_size()
         left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
         line = report_line(metrics, steps=progress.steps, utilization=utilization, seconds_left=left)
         self.tracking.report(metrics, line=line, done=progress.step, total=progress.steps)
-        findings = self.health.check_report(metrics)
         if self.config.train.on_spike == "go-back" and any(finding.name == LOSS_SPIKE for finding in findings):
             self._roll_back_from_spike(findings)
         else:
