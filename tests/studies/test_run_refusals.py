@@ -180,7 +180,7 @@ def test_with_own_rows_arms_may_pack_the_text_in_different_ways(
 ) -> None:
     text = study_file.read_text() + 'set = { "packing.builder" = "full-sentences" }\n'
     study_file.write_text(text)
-    with pytest.raises(ConfigError, match=r"bert: packing.builder is 'full-sentences'.* own_rows = true at the top"):
+    with pytest.raises(ConfigError, match=r"bert: packing.builder is 'full-sentences'.* own_rows = true at"):
         run(command(study_file, data_folder, tmp_path))
     study_file.write_text("own_rows = true\n" + text)
     assert isinstance(run(command(study_file, data_folder, tmp_path, dry_run=True)), StudyPlan)

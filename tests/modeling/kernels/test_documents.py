@@ -57,6 +57,30 @@ def test_states_at_padding_are_zero() -> None:
     assert not x_BLD[~MASK_BL].any() and x_BLD[MASK_BL].all()
 
 
+def test_padding_of_packed_rows_is_at_the_end() -> None:
+    documents = DocumentMask.of_documents(np.array([(0, 3), (3, 1), (8, 2)]), 2, 6)
+    x_BLD = torch.arange(1.0, 13.0, dtype=torch.float64).view(2, 6, 1).requires_grad_()
+    x_TD = documents.unpad(x_BLD)
+    assert x_TD.flatten().tolist() == [4, 9, 10, 1, 2, 3, 5, 6, 7, 8, 11, 12] and documents.padding == 6
+    assert documents.pad(x_TD).flatten().tolist() == [1, 2, 3, 4, 0, 0, 0, 0, 9, 10, 0, 0]
+    assert documents.offsets_D.tolist() == [0, 1, 3, 6, 12]
+    assert torch.autograd.gradcheck(documents.pad, x_TD.detach().requires_grad_())
+
+
+def test_groups_have_few_shapes() -> None:
+    rng, shapes = np.random.default_rng(0), set()
+    for _ in range(100):
+        lengths_D = rng.integers(1, 101, size=rng.integers(1, 300))
+        documents_D2 = np.stack([100 * np.arange(len(lengths_D)), lengths_D], 1)
+        documents = DocumentMask.of_documents(documents_D2, len(lengths_D), 100)
+        assert all(group.length <= 100 for group in documents.groups)
+        values_T = torch.arange(1.0, documents.batch * 100 + 1)
+        same_T = documents.by_group(lambda x_dl, mask_dl: x_dl, values_T)
+        assert torch.equal(same_T, values_T * (torch.arange(len(values_T)) < lengths_D.sum()))
+        shapes |= {(group.documents, group.length) for group in documents.groups}
+    assert len({documents for documents, _ in shapes}) <= 32 and len({length for _, length in shapes}) <= 13
+
+
 def test_values_roll_within_their_documents() -> None:
     documents = DocumentMask.of_documents(np.array([(0, 3), (3, 1), (8, 2)]), 2, 6)
     x_BLD = torch.arange(12.0, dtype=torch.float64, requires_grad=True).view(2, 6, 1)

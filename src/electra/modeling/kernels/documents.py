@@ -20,6 +20,10 @@ from torch.autograd.function import once_differentiable
 
 SIMILAR_LENGTH = 0.9
 """Documents of a group are at least this share of the longest one. Attention takes time with the square of it."""
+LENGTH_STEP = 8
+"""The length of padded documents is a multiple of it."""
+STEPS_PER_OCTAVE = 4
+"""The number of padded documents of a group, from a power of two to the next one, is one of so many."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,10 @@ class Group:
     """Consecutive tokens of documents of similar length.
 
     Attributes:
-        documents, length: number of documents, and length of the longest; the padded documents are (d, l).
-        indices_t: index of each token in the padded documents, d × l; None: all have the same length.
-        mask_dl: True at tokens; None: all are tokens.
+        documents, length: the padded documents are (d, l). There can be empty ones at the end, and l can be larger
+            than the longest document.
+        indices_t: index of each token in the padded documents, d × l; None: there is no padding.
+        mask_dl: True at tokens, and in empty documents; None: all are tokens.
     """
 
     documents: int
@@ -57,13 +62,18 @@ class Group:
 class DocumentMask:
     """Where the documents of a batch are. Tokens (T) are in the order of groups, documents of a group together.
 
+    With several documents in a row, the little padding of the rows is at the end of T. So T is B × L in every
+    batch, and linear layers have the same shapes (see `_group` for the reason).
+
     Attributes:
         batch, length: B and L.
         indices_T: index of each token in the flattened batch: row × L + column.
         positions_BL: position of each token in its document; None: each row is one document, from column 0.
-        offsets_D: int32, (D + 1,): the cumulative lengths, 0 to T (`cu_seqlens` of FlashAttention).
+        offsets_D: int32, (D + 1,): the cumulative lengths, 0 to T (`cu_seqlens` of FlashAttention). Padding is one
+            document or more there.
         groups: the documents, from the shortest to the longest; one group in the order of rows if each row is one
             document.
+        padding: number of the last tokens of T that are padding. Their values have no meaning.
         direction: a token attends to the whole document, or to itself and the tokens to its left, or right.
     """
 
@@ -73,6 +83,7 @@ class DocumentMask:
     positions_BL: Tensor | None
     offsets_D: Tensor
     groups: tuple[Group, ...]
+    padding: int = 0
     direction: Literal["both", "left", "right"] = "both"
 
     @classmethod
@@ -97,13 +108,19 @@ class DocumentMask:
             batch, length: B and L.
         """
         starts_D, lengths_D = documents_D2[np.argsort(documents_D2[:, 1], kind="stable")].T
-        positions_T = _count_up(lengths_D)
-        indices_T = np.repeat(starts_D, lengths_D) + positions_T
+        positions_t = _count_up(lengths_D)
+        indices_t = np.repeat(starts_D, lengths_D) + positions_t
         positions_BL = np.zeros((batch, length), np.int64)
-        positions_BL.reshape(-1)[indices_T] = positions_T
-        groups = [_group(lengths_D[first:last]) for first, last in _similar_lengths(lengths_D)]
-        tensors = torch.from_numpy(indices_T), torch.from_numpy(positions_BL), _offsets(lengths_D)
-        return cls(batch, length, *tensors, tuple(groups))
+        positions_BL.reshape(-1)[indices_t] = positions_t
+        is_padding_T = np.ones(batch * length, bool)
+        is_padding_T[indices_t] = False
+        padding_t = np.flatnonzero(is_padding_T)
+        indices_T = torch.from_numpy(np.concatenate([indices_t, padding_t]))
+        groups = [_group(lengths_D[first:last], length) for first, last in _similar_lengths(lengths_D)]
+        offsets_D = _offsets(np.append(lengths_D, _parts(len(padding_t), length)))
+        return cls(
+            batch, length, indices_T, torch.from_numpy(positions_BL), offsets_D, tuple(groups), len(padding_t)
+        )  # fmt: skip
 
     @property
     def rows_are_documents(self) -> bool:
@@ -123,7 +140,9 @@ class DocumentMask:
 
     def pad(self, x_Tx: Tensor) -> Tensor:
         """Return the values (B, L, ...) in their rows, with 0 at padding."""
-        return _pad(x_Tx, self.indices_T, self.batch * self.length).unflatten(0, (self.batch, self.length))
+        tokens = len(x_Tx) - self.padding
+        padded = _pad(x_Tx[:tokens], self.indices_T[:tokens], self.batch * self.length)
+        return padded.unflatten(0, (self.batch, self.length))
 
     def select(self, x_Tx: Tensor, positions_BN: Tensor) -> Tensor:
         """Return the values (B, N, ...) at some positions of each row; those of the first token for padding."""
@@ -160,16 +179,18 @@ class DocumentMask:
         return (mask_11ll & mask_d11l) | torch.eye(length, dtype=torch.bool, device=device)
 
     def by_group(self, compute: Callable[..., Tensor], *values_Tx: Tensor) -> Tensor:
-        """Return the results (T, ...) of a function of padded documents.
+        """Return the results (T, ...) of a function of padded documents; they are 0 at padding.
 
         Args:
             compute: its arguments are the values (d, l, ...) of a group, one for each of `values_Tx`, and their
                 mask (d, l); it returns values (d, l, ...).
         """
-        sizes = [group.tokens for group in self.groups]
+        sizes = [*(group.tokens for group in self.groups), self.padding]
         results = []
-        for group, *parts in zip(self.groups, *(x_Tx.split(sizes) for x_Tx in values_Tx), strict=True):
+        for group, *parts in zip(self.groups, *(x_Tx.split(sizes)[:-1] for x_Tx in values_Tx), strict=True):
             results.append(group.unpad(compute(*map(group.pad, parts), group.mask_dl)))
+        if self.padding:
+            results.append(results[0].new_zeros(self.padding, *results[0].shape[1:]))
         return results[0] if len(results) == 1 else torch.cat(results)
 
     def to(self, device: torch.device) -> "DocumentMask":
@@ -215,6 +236,11 @@ def _offsets(lengths_D: NDArray[np.int64]) -> Tensor:
     return torch.from_numpy(np.append(0, np.cumsum(lengths_D)).astype(np.int32))
 
 
+def _parts(count: int, size: int) -> NDArray[np.int64]:
+    """Return the sizes of the parts of `count` things, each of at most `size`."""
+    return np.diff(np.append(np.arange(0, count, size), count))
+
+
 def _similar_lengths(lengths_D: NDArray[np.int64]) -> Sequence[tuple[int, int]]:
     """Return the first document and the one after the last of each group; lengths are ascending."""
     groups, last = [], len(lengths_D)
@@ -225,13 +251,26 @@ def _similar_lengths(lengths_D: NDArray[np.int64]) -> Sequence[tuple[int, int]]:
     return groups[::-1]
 
 
-def _group(lengths_d: NDArray[np.int64]) -> Group:
-    documents, length = len(lengths_d), int(lengths_d[-1])
-    if int(lengths_d[0]) == length:
+def _group(lengths_d: NDArray[np.int64], row_length: int) -> Group:
+    """Return a group of documents, padded to one of a few shapes.
+
+    PyTorch keeps a kernel on a CPU for each of the last 1,024 shapes of products, which take a gigabyte or more if
+    every batch has new ones.
+    """
+    count, longest = len(lengths_d), int(lengths_d[-1])
+    documents, length = _round_up(count), min(-(-longest // LENGTH_STEP) * LENGTH_STEP, row_length)
+    if documents == count and int(lengths_d[0]) == length:
         return Group(documents, length, None, None)
-    indices_t = np.repeat(np.arange(documents) * length, lengths_d) + _count_up(lengths_d)
-    mask_dl = np.arange(length) < lengths_d[:, None]
+    indices_t = np.repeat(np.arange(count) * length, lengths_d) + _count_up(lengths_d)
+    ends_d = np.append(lengths_d, np.full(documents - count, length))  # a softmax needs at least one token
+    mask_dl = np.arange(length) < ends_d[:, None]
     return Group(documents, length, torch.from_numpy(indices_t), torch.from_numpy(mask_dl))
+
+
+def _round_up(count: int) -> int:
+    """Return the next number that has `STEPS_PER_OCTAVE`: 1, 2, 3, ... 8, 10, 12, 14, 16, 20, ..."""
+    step = max(1, 2 ** ((count - 1).bit_length() - 1) // STEPS_PER_OCTAVE)
+    return -(-count // step) * step
 
 
 def _unpad(x: Tensor, indices_T: Tensor) -> Tensor:
