@@ -31,10 +31,9 @@ def rotate(x_BLGHK: Tensor, cos_LP: Tensor, sin_LP: Tensor) -> Tensor:
         x_BLGHK: queries and keys, of any number of parts G.
         cos_LP, sin_LP: `rotary_angles`, (L, P) or (B, L, P).
     """
-    cos, sin = (x.to(x_BLGHK.dtype)[..., None, None, :] for x in (cos_LP, sin_LP))
+    cos, sin = _for_both_halves(cos_LP, sin_LP, x_BLGHK.dtype)
     if torch.compiler.is_compiling():  # which needs neither buffers nor a gradient of its own
-        first, second = x_BLGHK.chunk(2, -1)
-        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+        return x_BLGHK * cos + _swap_halves(x_BLGHK) * sin
     y: Tensor = _Rotate.apply(x_BLGHK, cos, sin)  # type: ignore[no-untyped-call]
     return y
 
@@ -52,18 +51,23 @@ def rotate_in_place(product_BLX: Tensor, heads: int, cos_LP: Tensor, sin_LP: Ten
         packed_BLGHK = product_BLX.unflatten(-1, shape)
         rotated_BLGHK = rotate(packed_BLGHK.narrow(-3, 0, 2), cos_LP, sin_LP)
         return torch.cat([rotated_BLGHK, packed_BLGHK.narrow(-3, 2, 1)], -3)
-    cos, sin = (x.to(product_BLX.dtype)[..., None, None, :] for x in (cos_LP, sin_LP))
+    cos, sin = _for_both_halves(cos_LP, sin_LP, product_BLX.dtype)
     rotated: Tensor = _RotateInPlace.apply(product_BLX, shape, cos, sin)  # type: ignore[no-untyped-call]
     return rotated.unflatten(-1, shape)
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor | None = None) -> Tensor:
+def _for_both_halves(cos_LP: Tensor, sin_LP: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the factors of the numbers of a head, and of the other numbers of their pairs (L, 1, 1, K).
+
+    Rows of K numbers take half the time of two rows of K / 2 on a CPU, whose vectors hold 32 numbers in bfloat16.
+    """
+    cos, sin = torch.cat([cos_LP, cos_LP], -1), torch.cat([-sin_LP, sin_LP], -1)
+    return cos.to(dtype)[..., None, None, :], sin.to(dtype)[..., None, None, :]
+
+
+def _swap_halves(x: Tensor) -> Tensor:
     first, second = x.chunk(2, -1)
-    y = torch.empty_like(x) if out is None else out
-    y_first, y_second = y.chunk(2, -1)
-    torch.mul(first, cos, out=y_first).addcmul_(second, sin, value=-1)
-    torch.mul(second, cos, out=y_second).addcmul_(first, sin)
-    return y
+    return torch.cat([second, first], -1)
 
 
 class _RotateInPlace(torch.autograd.Function):
@@ -74,10 +78,9 @@ class _RotateInPlace(torch.autograd.Function):
         ctx.mark_dirty(product)
         ctx.save_for_backward(cos, sin)
         ctx.shape = shape
-        first, second = product.unflatten(-1, shape).narrow(-3, 0, 2).chunk(2, -1)
-        rotated_first = torch.mul(first, cos).addcmul_(second, sin, value=-1)
-        second.mul_(cos).addcmul_(first, sin)
-        first.copy_(rotated_first)
+        x = product.unflatten(-1, shape).narrow(-3, 0, 2)
+        swapped = _swap_halves(x)
+        x.mul_(cos).addcmul_(swapped, sin)
         return product
 
     @staticmethod
@@ -86,7 +89,8 @@ class _RotateInPlace(torch.autograd.Function):
         cos, sin = ctx.saved_tensors
         result = torch.empty_like(grad)
         grad_parts, parts = (x.unflatten(-1, ctx.shape) for x in (grad, result))
-        _rotate(grad_parts.narrow(-3, 0, 2), cos, -sin, out=parts.narrow(-3, 0, 2))
+        grad_x = grad_parts.narrow(-3, 0, 2)
+        torch.mul(grad_x, cos, out=parts.narrow(-3, 0, 2)).addcmul_(_swap_halves(grad_x), sin, value=-1)
         parts.narrow(-3, 2, 1).copy_(grad_parts.narrow(-3, 2, 1))
         return result, None, None, None
 
@@ -97,10 +101,10 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        return _rotate(x, cos, sin)
+        return torch.mul(x, cos).addcmul_(_swap_halves(x), sin)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         cos, sin = ctx.saved_tensors
-        return _rotate(grad, cos, -sin), None, None
+        return torch.mul(grad, cos).addcmul_(_swap_halves(grad), sin, value=-1), None, None
