@@ -22,7 +22,7 @@ SIMILAR_LENGTH = 0.9
 """Documents of a group are at least this share of the longest one. Attention takes time with the square of it."""
 LENGTH_STEP = 8
 """The length of padded documents is a multiple of it."""
-STEPS_PER_OCTAVE = 4
+STEPS_PER_OCTAVE = 8
 """The number of padded documents of a group, from a power of two to the next one, is one of so many."""
 
 
@@ -62,8 +62,8 @@ class Group:
 class DocumentMask:
     """Where the documents of a batch are. Tokens (T) are in the order of groups, documents of a group together.
 
-    With several documents in a row, the little padding of the rows is at the end of T. So T is B × L in every
-    batch, and linear layers have the same shapes (see `_group` for the reason).
+    At the end of T is padding: all of it with several documents in a row, so that T is B × L; else as much as
+    makes T one of a few numbers. So linear layers have few shapes (see `_group` for the reason).
 
     Attributes:
         batch, length: B and L.
@@ -95,9 +95,12 @@ class DocumentMask:
             length: L, the length of the padded rows.
         """
         inside_BL = np.arange(length) < lengths_B[:, None]
-        indices_T, mask_BL = torch.from_numpy(np.flatnonzero(inside_BL)), torch.from_numpy(inside_BL)
-        group = Group(len(lengths_B), length, indices_T, mask_BL)
-        return cls(len(lengths_B), length, indices_T, None, _offsets(lengths_B), (group,))
+        indices_t = np.flatnonzero(inside_BL)
+        padding_t = np.flatnonzero(~inside_BL)[: _round_up(len(indices_t)) - len(indices_t)]
+        group = Group(len(lengths_B), length, torch.from_numpy(indices_t), torch.from_numpy(inside_BL))
+        return cls._with_padding(
+            len(lengths_B), length, indices_t, padding_t, lengths_D=lengths_B, positions_BL=None, groups=(group,)
+        )  # fmt: skip
 
     @classmethod
     def of_documents(cls, documents_D2: NDArray[np.int64], batch: int, length: int) -> Self:
@@ -115,12 +118,28 @@ class DocumentMask:
         is_padding_T = np.ones(batch * length, bool)
         is_padding_T[indices_t] = False
         padding_t = np.flatnonzero(is_padding_T)
-        indices_T = torch.from_numpy(np.concatenate([indices_t, padding_t]))
-        groups = [_group(lengths_D[first:last], length) for first, last in _similar_lengths(lengths_D)]
-        offsets_D = _offsets(np.append(lengths_D, _parts(len(padding_t), length)))
-        return cls(
-            batch, length, indices_T, torch.from_numpy(positions_BL), offsets_D, tuple(groups), len(padding_t)
+        groups = tuple(_group(lengths_D[first:last], length) for first, last in _similar_lengths(lengths_D))
+        return cls._with_padding(
+            batch, length, indices_t, padding_t, lengths_D=lengths_D, positions_BL=torch.from_numpy(positions_BL),
+            groups=groups,
         )  # fmt: skip
+
+    @classmethod
+    def _with_padding(
+        cls,
+        batch: int,
+        length: int,
+        indices_t: NDArray[np.int64],
+        padding_t: NDArray[np.int64],
+        *,
+        lengths_D: NDArray[np.int64],
+        positions_BL: Tensor | None,
+        groups: tuple[Group, ...],
+    ) -> Self:
+        """Return a mask whose tokens are those of documents (`indices_t`), then some of the padding."""
+        indices_T = torch.from_numpy(np.concatenate([indices_t, padding_t]))
+        offsets_D = _offsets(np.append(lengths_D, _parts(len(padding_t), length)))
+        return cls(batch, length, indices_T, positions_BL, offsets_D, groups, len(padding_t))
 
     @property
     def rows_are_documents(self) -> bool:
@@ -268,7 +287,7 @@ def _group(lengths_d: NDArray[np.int64], row_length: int) -> Group:
 
 
 def _round_up(count: int) -> int:
-    """Return the next number that has `STEPS_PER_OCTAVE`: 1, 2, 3, ... 8, 10, 12, 14, 16, 20, ..."""
+    """Return the next number that has `STEPS_PER_OCTAVE`: 1, 2, 3, ... 16, 18, 20, ..."""
     step = max(1, 2 ** ((count - 1).bit_length() - 1) // STEPS_PER_OCTAVE)
     return -(-count // step) * step
 
