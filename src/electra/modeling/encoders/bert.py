@@ -259,7 +259,7 @@ class BertEncoder(EncoderModule):
             segment_ids_BL: 0 or 1 for each token; None: all 0. Ignored if the segment table has one row.
             attention_mask: (B, L) True at tokens, False at padding; None: there is no padding, which is faster. Or
                 numbers (B, L, L) that are added to the score of each pair of a query and a key. Or where the
-                documents are: blocks compute nothing at padding, and its states are 0.
+                documents are: little is computed at padding, and its states are 0.
             positions_BN: positions whose states are returned; the last block computes no others.
             inputs_embeds_BLE: token embeddings to use in place of those of `ids_BL`.
 

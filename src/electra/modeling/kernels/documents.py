@@ -1,10 +1,10 @@
 """The attention mask of rows that hold several documents, or one document and padding.
 
 A token attends to the tokens of its own document. Only attention needs to know the documents: all other layers of
-an encoder work on single tokens, so they compute nothing at padding. Attention is computed for groups of documents
+an encoder work on single tokens, so they compute little at padding. Attention is computed for groups of documents
 of similar length, never with a mask of length × length over a whole row.
 
-Shapes: B batch, L length of rows, T tokens of the batch without padding, D documents, t tokens of a group,
+Shapes: B batch, L length of rows, T tokens of the batch and little padding, D documents, t tokens of a group,
 d documents of a group, l length of the longest of them.
 """
 
