@@ -27,7 +27,7 @@ def scores_by_flops(reports: Sequence[StudyReport], name: str, tasks: Sequence[s
     found: Scores = {}
     for report in reports:
         for arm in report.arms:
-            if arm.arm == name:
+            if arm.arm == name and arm.runs:
                 flops = report.study["flops"] * arm.budget_fraction
                 found.setdefault(flops, []).extend(score(run, tasks) for run in arm.runs)
     return dict(sorted(found.items()))
@@ -67,11 +67,11 @@ def main() -> None:
     for folder, report in zip(options.studies, reports, strict=True):
         if report.study["tune"] != reports[0].study["tune"]:
             sys.exit(f"{folder}: other settings of fine-tuning than {options.studies[0]}")
-    labels = {arm.arm: arm.label for report in reports for arm in report.arms}
-    scores = {labels.get(name, name): scores_by_flops(reports, name, options.tasks) for name in options.arms}
+    labels = {arm.arm: arm.label for report in reports for arm in report.arms if arm.runs}
+    if unknown := [name for name in options.arms if name not in labels]:
+        sys.exit(f"no run of {', '.join(unknown)}; there are {', '.join(labels)}")
+    scores = {labels[name]: scores_by_flops(reports, name, options.tasks) for name in options.arms}
     for label, by_flops in scores.items():
-        if not by_flops:
-            sys.exit(f"no run of an arm {label}; there are {', '.join(labels)}")
         print(label, *(f"{x:.3g}: {statistics.mean(y):.1f}" for x, y in by_flops.items()), sep="  ")
     floor = None
     if options.floor is not None:

@@ -40,6 +40,7 @@ from electra.preparation.run import prepare
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
 from electra.training.checkpoint import read_checkpoint
+from electra.training.health import SLOWER
 
 SETTINGS = (
     "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
@@ -157,7 +158,7 @@ def same_result(one: Path, two: Path) -> bool:
 def figures(run: Path) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     plain = [{key: value for key, value in record.items() if key not in CLOCK} for record in records]
-    return [record for record in plain if record.get("health") != "tokens/s falling"]
+    return [record for record in plain if record.get("health") != SLOWER]
 
 
 def flip_bits(folder: Path, opened: Callable[[Path], object], count: int, draw: random.Random) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from electra.training.config import (
     TrainConfig,
     TrainerConfig,
 )
+from electra.training.health import SLOWER
 from electra.training.precision import Precision, PrecisionName
 from electra.training.run_context import RunContext
 from electra.training.run_folder import RunFolder
@@ -129,5 +130,5 @@ def same(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
 def metrics(path: Path) -> list[dict[str, Any]]:
     """metrics.jsonl without times and speeds."""
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    records = [record for record in records if record.get("health") != "slower than before"]
+    records = [record for record in records if record.get("health") != SLOWER]
     return [{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second")} for r in records]

@@ -31,6 +31,7 @@ from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.dry_run import dry_run
 from electra.pretraining.run import PretrainResult, pretrain
 from electra.training.batch_source import BatchSource
+from electra.training.health import SLOWER
 from electra.training.update import compile_encoders
 
 
@@ -41,7 +42,7 @@ def final_weights(run: Path) -> dict[str, torch.Tensor]:
 def figures(run: Path) -> list[dict[str, Any]]:
     """metrics.jsonl without what a clock says."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    records = [record for record in records if record.get("health") != "slower than before"]
+    records = [record for record in records if record.get("health") != SLOWER]
     return [{k: v for k, v in record.items() if k not in ("seconds", "tokens_per_second")} for record in records]
 
 

@@ -1,5 +1,6 @@
 """The encoder with a head: losses of a batch, outputs of a split, learning rates by depth."""
 
+import math
 from dataclasses import replace
 from typing import cast
 
@@ -108,11 +109,21 @@ def test_outputs_are_without_dropout_and_leave_the_mode(rows: Rows) -> None:
 def test_rows_are_batched_by_length_within_the_tokens(rows: Rows) -> None:
     batches = list(batches_by_length(rows, 100))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(rows)))
-    assert all(len(indices) * rows.lengths[indices].max() <= 100 for indices in batches)
+    assert all(collate(rows, indices, pad=0).input_ids_BL.numel() <= 100 for indices in batches)
     assert [rows.lengths[indices].max() for indices in batches] == sorted(
         (rows.lengths[indices].max() for indices in batches), reverse=True
     )
     assert all(len(indices) == 1 for indices in batches_by_length(rows, 1))
+
+
+def test_batches_have_few_lengths_but_none_longer_than_the_longest_row(rows: Rows) -> None:
+    """Networks may have no positions for more."""
+    longest = int(rows.lengths.max())
+    assert longest % 8, "a row of this test whose length is not rounded"
+    for row, length in enumerate(rows.lengths.tolist()):
+        batch = collate(rows, np.array([row]), pad=0)
+        assert batch.input_ids_BL.shape[1] == min(8 * math.ceil(length / 8), longest)
+        assert not batch.input_ids_BL[0, length:].any() and batch.lengths_B.tolist() == [length]
 
 
 def test_a_head_that_reads_only_the_first_state_gets_what_a_full_computation_gives(rows: Rows) -> None:

@@ -3,8 +3,8 @@
 *modern*: matrix products only; a multiply-add is 2 operations. Look-ups and all other operations are free, and the
 backward pass costs twice the forward pass. It counts what this package computes: the last block of a masked
 language model works at the masked positions only (in packed rows, its queries and attention at all positions). The
-counter of PyTorch agrees (tests/commands/test_flops.py). Padding between documents of similar length, which are
-computed together without PyTorch's variable-length attention, is not counted.
+counter of PyTorch agrees (tests/commands/test_flops.py). Padding that makes the shapes of packed rows
+alike, and that of documents which are computed together, is not counted.
 
 *paper*: the script of google-research/electra, which made the numbers in the tables of the paper. Embeddings are
 looked up by a dense product, elementwise operations count (softmax 5 per element, LayerNorm 5, GELU 8, dropout 4),

@@ -204,6 +204,10 @@ class ObjectiveConfig(ABC):
         """The steps at which stages begin; each stage has its own warm-up and decay of the learning rate."""
         return [0]
 
+    def typical_step(self, steps: int) -> int:
+        """A step that costs as much as most of a run: the middle of its last stage."""
+        return (self.stage_starts(steps)[-1] + steps) // 2
+
     def problems(self) -> Iterator[str]:
         """Contradictions between these settings, as `"setting: ..."`."""
         return iter(())

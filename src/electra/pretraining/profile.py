@@ -82,7 +82,7 @@ def profile_steps(config: PretrainConfig, steps: int) -> Profile:
     objective.train()
 
     if total := config.train.steps:
-        objective.begin_step(total // 2, total)  # steps at the ends can have other costs
+        objective.begin_step(config.objective.typical_step(total), total)
 
     def train(begin: int, end: int) -> None:
         for step in range(begin, end):

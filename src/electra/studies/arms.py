@@ -135,12 +135,12 @@ def _comparison_problems(study: Study, configs: ArmConfigs) -> Iterator[str]:
     for name, config in configs.items():
         for section in ("evaluation",) if study.own_packing else ("packing", "evaluation"):
             own, others = asdict(getattr(config, section)), asdict(getattr(control, section))
-            also = ", or own_rows = true at the top of the study's file" if section == "packing" else ""
+            remedy = ", or own_rows = true at the top of the study's file" if section == "packing" else ""
             for key in own:
                 if own[key] != others[key]:
                     yield (
                         f"{name}: {section}.{key} is {own[key]!r}, and {others[key]!r} in {study.control}; all "
-                        f"arms must see the same examples, so set it for all of them{also}"
+                        f"arms must see the same examples, so set it for all of them{remedy}"
                     )
     checked: dict[str, PretrainConfig] = {}
     for name, config in configs.items():

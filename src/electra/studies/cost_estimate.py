@@ -43,7 +43,7 @@ def measure_flops_per_second(config: PretrainConfig, data: TokenData) -> float:
     objective.train()
     steps, seconds = config.train.steps or 1, []
     for step in range(WARM_UP_STEPS + MEASURED_STEPS):
-        objective.begin_step(steps // 2, steps)  # steps at the ends can have other costs
+        objective.begin_step(config.objective.typical_step(steps), steps)
         started = time.perf_counter()
         update(parts.batches.micro_batches(step), rate=0.0)
         if device.type == "cuda":

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from electra.data.collate import Batch
 from electra.modeling.encoders.base import EncoderConfig
-from electra.modeling.kernels.documents import LENGTH_STEP, DocumentMask
+from electra.modeling.kernels.documents import DocumentMask, padded_length
 from electra.modeling.task_heads import TaskHead
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.table_columns import PAIR_COLUMNS, TEXT_COLUMNS
@@ -323,8 +323,7 @@ def collate(rows: Rows, indices: NDArray[np.int64], *, pad: int, seed: int = 0) 
     A CPU keeps a kernel for each new length, so there are few of them.
     """
     starts, lengths_B = rows.starts[indices], rows.lengths[indices]
-    longest = -(-int(lengths_B.max()) // LENGTH_STEP) * LENGTH_STEP
-    columns_L = np.arange(min(longest, int(rows.lengths.max())))
+    columns_L = np.arange(padded_length(int(lengths_B.max()), int(rows.lengths.max())))
     inside_BL = columns_L < lengths_B[:, None]
     positions_BL = np.where(inside_BL, starts[:, None] + columns_L, 0)
     ids_BL = np.where(inside_BL, rows.ids[positions_BL], pad).astype(np.int64)

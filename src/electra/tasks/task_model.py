@@ -15,7 +15,7 @@ from electra.modeling.encoders.base import EncoderModule, attention_mask, gather
 from electra.modeling.encoders.states import compute_states
 from electra.modeling.evaluation_mode import evaluation_mode
 from electra.modeling.flops import Network, Networks
-from electra.modeling.kernels.documents import AttentionMask
+from electra.modeling.kernels.documents import AttentionMask, padded_length
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput, TrainableModule
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch, collate
@@ -148,7 +148,7 @@ def compute_outputs(
 def batches_by_length(
     rows: Rows, batch_tokens: int, *, tokens_at_once: int | None = None
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield batches of rows with at most `batch_tokens` tokens, the longest rows first.
+    """Yield batches of rows with at most `batch_tokens` tokens, padding included, the longest rows first.
 
     Args:
         tokens_at_once: number of tokens of a row that are read at a time; None: all.
@@ -156,7 +156,7 @@ def batches_by_length(
     order = np.argsort(-rows.lengths, kind="stable")
     first = 0
     while first < len(order):
-        longest = int(rows.lengths[order[first]])
+        longest = padded_length(int(rows.lengths[order[first]]), int(rows.lengths[order[0]]))
         count = max(1, batch_tokens // min(longest, tokens_at_once or longest))
         yield order[first : first + count]
         first += count

@@ -19,8 +19,8 @@ def keep_freed_memory() -> bool:
     take a tenth of a step or more (docs/results/benchmarks.md). The setting applies to the whole process. With
     another allocator it does nothing.
 
-    Where the sizes differ from step to step, as with packed rows, the process grows to several times what a step
-    needs (with the default setting, too), unless `release_freed_memory` is called from time to time.
+    Where the sizes differ from step to step, as with packed rows, the process grows, with the default setting,
+    too. `release_freed_memory` returns what is not used.
 
     Returns:
         Whether the allocator accepted the setting.

@@ -17,8 +17,10 @@ from electra.modeling.kernels.document_attention import attend_documents
 from electra.modeling.kernels.documents import DocumentMask
 
 H, K = 2, 4
-DOCUMENTS = DocumentMask.of_documents(np.array([(0, 1), (1, 12), (13, 3), (16, 13), (29, 1), (32, 11)]), 3, 16)
-"""In groups of similar length; two documents have one token, and rows end with padding."""
+PLACES = [(0, 1), (1, 12), (13, 3), (16, 13), (29, 1), (32, 11), *((48 + 3 * n, 3) for n in range(18))]
+DOCUMENTS = DocumentMask.of_documents(np.array(PLACES), 7, 16)
+"""In groups of similar length, one of them with an empty document; rows end with padding, some of it in T."""
+TOKENS = len(DOCUMENTS.indices_T)
 
 
 def attend_alone(packed_TGHK: Tensor, documents: DocumentMask, reach: int) -> Tensor:
@@ -43,7 +45,7 @@ def test_outputs_and_gradients_are_those_of_documents_alone(
 ) -> None:
     torch.manual_seed(0)
     documents = replace(DOCUMENTS, direction=direction)
-    packed_TGHK = torch.randn(48, 3, H, K, dtype=torch.float64, requires_grad=True)
+    packed_TGHK = torch.randn(TOKENS, 3, H, K, dtype=torch.float64, requires_grad=True)
     results = []
     for y_THK in (
         attend_documents(packed_TGHK, documents, 0.0, reach=reach),
@@ -61,7 +63,7 @@ def test_gradients_are_those_of_small_differences(reach: int) -> None:
 
 
 def test_in_half_precision_it_is_nearly_the_same() -> None:
-    packed_TGHK = torch.randn(48, 3, H, K)
+    packed_TGHK = torch.randn(TOKENS, 3, H, K)
     for reach in (0, 2):
         rough = attend_documents(packed_TGHK.bfloat16(), DOCUMENTS, 0.0, reach=reach)
         exact = attend_documents(packed_TGHK, DOCUMENTS, 0.0, reach=reach)
@@ -80,7 +82,7 @@ def test_rows_without_documents_have_no_output() -> None:
 def test_variable_length_attention_gets_the_documents(monkeypatch: pytest.MonkeyPatch, reach: int) -> None:
     """PyTorch's function needs a GPU; a plain version takes its place."""
     documents = DocumentMask.of_documents(np.array([(0, 4), (4, 9), (16, 16), (32, 2)]), 3, 16)
-    packed_TGHK = torch.randn(48, 3, 2, 8)
+    packed_TGHK = torch.randn(32, 3, 2, 8)
     expected = document_attention.attend_documents(packed_TGHK, documents, 0.0, reach=reach)
     calls = []
 

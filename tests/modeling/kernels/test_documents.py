@@ -7,13 +7,13 @@ from configs import make_encoder_config
 
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
-from electra.modeling.kernels.documents import DocumentMask, copy_together
+from electra.modeling.kernels.documents import DocumentMask, copy_together, round_to_few
 
 CONFIG = BertConfig(
     layers=2, hidden_size=16, embedding_size=8, feed_forward_size=32, heads=2, vocabulary_size=50, dropout=0.0,
     attention_dropout=0.0,
 )  # fmt: skip
-LENGTHS_B = torch.tensor([3, 7, 1, 5])
+LENGTHS_B = torch.tensor([3, 7, 2, 5])
 MASK_BL = attention_mask(LENGTHS_B, 7)
 assert MASK_BL is not None
 DOCUMENTS = DocumentMask.of_rows(LENGTHS_B.numpy(), 7)
@@ -22,14 +22,14 @@ DOCUMENTS = DocumentMask.of_rows(LENGTHS_B.numpy(), 7)
 def test_padding_undoes_unpadding() -> None:
     x_BLD = torch.arange(4 * 7 * 2.0).view(4, 7, 2)
     tokens_TD = DOCUMENTS.unpad(x_BLD)
-    assert torch.equal(tokens_TD, x_BLD[MASK_BL])
+    assert torch.equal(tokens_TD[:17], x_BLD[MASK_BL]) and len(tokens_TD) == 18
     assert torch.equal(DOCUMENTS.pad(tokens_TD), x_BLD * MASK_BL[..., None])
 
 
 def test_gradients_equal_those_of_indexing() -> None:
     x_BLD = torch.randn(4, 7, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(DOCUMENTS.unpad, x_BLD)
-    assert torch.autograd.gradcheck(DOCUMENTS.pad, torch.randn(16, 3, dtype=torch.float64, requires_grad=True))
+    assert torch.autograd.gradcheck(DOCUMENTS.pad, torch.randn(18, 3, dtype=torch.float64, requires_grad=True))
 
 
 @pytest.mark.parametrize("positions_BN", [None, torch.tensor([[0, 2], [6, 0], [0, 0], [4, 1]])])
@@ -58,27 +58,42 @@ def test_states_at_padding_are_zero() -> None:
 
 
 def test_padding_of_packed_rows_is_at_the_end() -> None:
-    documents = DocumentMask.of_documents(np.array([(0, 3), (3, 1), (8, 2)]), 2, 6)
-    x_BLD = torch.arange(1.0, 13.0, dtype=torch.float64).view(2, 6, 1).requires_grad_()
+    documents = DocumentMask.of_documents(np.array([(0, 6), (6, 1), (10, 10)]), 2, 10)
+    x_BLD = torch.arange(20.0, dtype=torch.float64).view(2, 10, 1)
     x_TD = documents.unpad(x_BLD)
-    assert x_TD.flatten().tolist() == [4, 9, 10, 1, 2, 3, 5, 6, 7, 8, 11, 12] and documents.padding == 6
-    assert documents.pad(x_TD).flatten().tolist() == [1, 2, 3, 4, 0, 0, 0, 0, 9, 10, 0, 0]
-    assert documents.offsets_D.tolist() == [0, 1, 3, 6, 12]
-    assert torch.autograd.gradcheck(documents.pad, x_TD.detach().requires_grad_())
+    assert x_TD.flatten().tolist() == [6, 0, 1, 2, 3, 4, 5, *range(10, 20), 7] and documents.padding == 1
+    assert documents.pad(x_TD).flatten().tolist() == [*range(7), 0, 0, 0, *range(10, 20)]
+    assert documents.offsets_D.tolist() == [0, 1, 7, 17, 18]
+    assert torch.autograd.gradcheck(documents.pad, x_TD.requires_grad_())
+
+
+def test_full_rows_have_no_padding() -> None:
+    documents = DocumentMask.of_rows(np.array([5, 5, 5, 5, 5]), 5)
+    x_BLD = torch.randn(5, 5, 2)
+    assert documents.padding == 0 and torch.equal(documents.pad(documents.unpad(x_BLD)), x_BLD)
+
+
+def test_numbers_are_rounded_to_few() -> None:
+    assert [round_to_few(n) for n in range(18)] == [*range(17), 18]
+    assert [round_to_few(n) for n in (31, 33, 64, 65, 1000, 16_366)] == [32, 36, 64, 72, 1024, 16_384]
+    assert all(n <= round_to_few(n) <= 1.125 * n for n in range(1, 5000))
 
 
 def test_groups_have_few_shapes() -> None:
-    rng, shapes = np.random.default_rng(0), set()
+    rng = np.random.default_rng(0)
+    shapes, tokens = set[tuple[int, int]](), set[int]()
     for _ in range(100):
         lengths_D = rng.integers(1, 101, size=rng.integers(1, 300))
         documents_D2 = np.stack([100 * np.arange(len(lengths_D)), lengths_D], 1)
         documents = DocumentMask.of_documents(documents_D2, len(lengths_D), 100)
         assert all(group.length <= 100 for group in documents.groups)
-        values_T = torch.arange(1.0, documents.batch * 100 + 1)
+        values_T = torch.arange(1.0, len(documents.indices_T) + 1)
         same_T = documents.by_group(lambda x_dl, mask_dl: x_dl, values_T)
         assert torch.equal(same_T, values_T * (torch.arange(len(values_T)) < lengths_D.sum()))
+        tokens.add(len(documents.indices_T))
         shapes |= {(group.documents, group.length) for group in documents.groups}
-    assert len({documents for documents, _ in shapes}) <= 32 and len({length for _, length in shapes}) <= 13
+    assert len({documents for documents, _ in shapes}) <= 40 and len({length for _, length in shapes}) == 13
+    assert len(tokens) <= 60
 
 
 def test_values_roll_within_their_documents() -> None:

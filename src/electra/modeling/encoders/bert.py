@@ -167,8 +167,8 @@ class Attention(nn.Module):
         Args:
             x_BLD: the states that keys and values are computed from.
             mask: (B, 1, 1, L) True at keys that may be attended to, or (B, 1, N, L) numbers that are added to the
-                scores; None: every key may be attended to. A `DocumentMask`: `x_BLD` has no padding (T, D), and
-                neither has the output for all positions.
+                scores; None: every key may be attended to. A `DocumentMask`: `x_BLD` has little padding (T, D), as
+                has the output for all positions.
             query_states_BND: the states that queries are computed from; None: `x_BLD`.
             positions_BN: the positions of `query_states_BND`.
         """
@@ -200,7 +200,7 @@ class Block(nn.Module):
     ) -> Tensor:
         """Return the new states (B, L, D), or (B, N, D) at `positions_BN`, without computing the others.
 
-        With a `DocumentMask`, `x_BLD` and the states of all positions have no padding (T, D).
+        With a `DocumentMask`, `x_BLD` and the states of all positions have little padding (T, D).
         """
         residual_BND = select_states(x_BLD, mask, positions_BN)
         query_states_BND = None if positions_BN is None else residual_BND

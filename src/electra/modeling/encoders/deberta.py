@@ -237,7 +237,7 @@ class DisentangledAttention(nn.Module):
             x_BLD: the states that keys and values are computed from.
             positions: the output of `RelativeTable`.
             mask: (B, 1, N, L) True at keys that may be attended to, or numbers that are added to the scores. Or
-                where the documents are: `x_BLD` has no padding (T, D), and neither has the output for all
+                where the documents are: `x_BLD` has little padding (T, D), and so has the output for all
                 positions.
             positions_BN, query_states_BND: the positions of queries and their states; None: all.
         """
@@ -289,7 +289,7 @@ class DebertaBlock(nn.Module):
     ) -> Tensor:
         """Return the new states (B, L, D), or (B, N, D) at `positions_BN`, without computing the others.
 
-        With a `DocumentMask`, `x_BLD` and the states of all positions have no padding (T, D).
+        With a `DocumentMask`, `x_BLD` and the states of all positions have little padding (T, D).
         """
         residual_BND = select_states(x_BLD, mask, positions_BN)
         query_states_BND = None if positions_BN is None else residual_BND

@@ -1,6 +1,6 @@
 """Self-attention with rotary positions, over all tokens of a row or within a window.
 
-Shapes: B batch, L length, N query positions, T tokens without padding, D hidden size, H heads, K head size,
+Shapes: B batch, L length, N query positions, T tokens and little padding, D hidden size, H heads, K head size,
 P = K / 2 pairs, G = 3 for queries, keys and values.
 """
 
@@ -25,7 +25,7 @@ class AttentionInput:
 
     Attributes:
         mask: True at keys that may be attended to (B, 1, 1, L), or numbers (B, 1, L, L) that are added to the
-            scores; None: every key. Or where the documents are, and states have no padding (T, D).
+            scores; None: every key. Or where the documents are, and states have hardly any padding (T, D).
         angles: cosine and sine (L, P) or (T, P); None: positions are not rotary.
         reach: how many positions a token attends to on each side; 0: all.
     """
@@ -79,8 +79,8 @@ class RotaryAttention(nn.Module):
         query_states_BND = gather_positions(x_BLD, positions_BN)
         query_BNHK, packed_BLGHK = project_queries(self.query_key_value, query_states_BND, x_BLD, self.heads)
         if shared.angles is not None:
-            angles_BNP = [angles_LP[positions_BN] for angles_LP in shared.angles]
-            query_BNHK = rotate(query_BNHK[:, :, None], *angles_BNP).squeeze(2)
+            angles_BNK = [angles_LK[positions_BN] for angles_LK in shared.angles]
+            query_BNHK = rotate(query_BNHK[:, :, None], *angles_BNK).squeeze(2)
             keys_BLGHK = rotate(packed_BLGHK[:, :, :1], *shared.angles)
             packed_BLGHK = torch.cat([keys_BLGHK, packed_BLGHK[:, :, 1:]], 2)
         rows = select_queries(mask, positions_BN)

@@ -1,6 +1,6 @@
 """What encoders do alike if rows have no padding, or if the last block computes some of the states only.
 
-Shapes: B batch, L length, N selected positions, T tokens without padding, D hidden size, H heads, K head size;
+Shapes: B batch, L length, N selected positions, T tokens and little padding, D hidden size, H heads, K head size;
 G is 3 for queries, keys and values in one tensor, and 2 for keys and values.
 """
 
@@ -27,7 +27,7 @@ def select_states(x_BLD: Tensor, mask: AttentionMask, positions_BN: Tensor | Non
     """Return the states (B, N, D) at some positions; None: all.
 
     Args:
-        x_BLD: the states; without padding (T, D) if the mask says where the documents are.
+        x_BLD: the states; with little padding (T, D) if the mask says where the documents are.
     """
     if positions_BN is None:
         return x_BLD
@@ -80,8 +80,8 @@ def attend_from(
     Args:
         query_states_BND, positions_BN: the states that queries are computed from, and their positions; None: all.
         x_BLD: the states that keys and values are computed from.
-        mask: as blocks have it. If it says where the documents are, `x_BLD` has no padding (T, D), and neither has
-            the output for all positions.
+        mask: as blocks have it. If it says where the documents are, `x_BLD` has little padding (T, D), as has the
+            output for all positions.
         layer: computes queries, keys and values.
         attend: attention (B, N, H, K) of queries (None: they are in the second argument), keys and values
             (B, L, G, H, K) and a mask.

@@ -4,8 +4,8 @@ A token attends to the tokens of its own document. Only attention needs to know 
 an encoder work on single tokens, so they compute little at padding. Attention is computed for groups of documents
 of similar length, never with a mask of length × length over a whole row.
 
-Shapes: B batch, L length of rows, T tokens of the batch and little padding, D documents, t tokens of a group,
-d documents of a group, l length of the longest of them.
+Shapes: B batch, L length of rows, T tokens of the batch and little padding, D documents, t tokens of documents
+or of a group, p tokens of padding, d documents of a group, l length of the longest of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,8 @@ SIMILAR_LENGTH = 0.9
 LENGTH_STEP = 8
 """The length of padded documents is a multiple of it."""
 STEPS_PER_OCTAVE = 8
-"""The number of padded documents of a group, from a power of two to the next one, is one of so many."""
+"""The number of padded documents of a group is one of so many from a power of two to the next one. So is the
+number of tokens of a batch."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class Group:
 class DocumentMask:
     """Where the documents of a batch are. Tokens (T) are in the order of groups, documents of a group together.
 
-    At the end of T is padding: all of it with several documents in a row, so that T is B × L; else as much as
-    makes T one of a few numbers. So linear layers have few shapes (see `_group` for the reason).
+    At the end of T is as much of the padding as makes T one of a few numbers, so that linear layers have few
+    shapes (see `_group` for the reason).
 
     Attributes:
         batch, length: B and L.
@@ -96,11 +97,10 @@ class DocumentMask:
         """
         inside_BL = np.arange(length) < lengths_B[:, None]
         indices_t = np.flatnonzero(inside_BL)
-        padding_t = np.flatnonzero(~inside_BL)[: _round_up(len(indices_t)) - len(indices_t)]
         group = Group(len(lengths_B), length, torch.from_numpy(indices_t), torch.from_numpy(inside_BL))
-        return cls._with_padding(
-            len(lengths_B), length, indices_t, padding_t, lengths_D=lengths_B, positions_BL=None, groups=(group,)
-        )  # fmt: skip
+        return cls._of_groups(
+            (group,), indices_t, lengths_B, positions_BL=None, batch=len(lengths_B), length=length
+        )
 
     @classmethod
     def of_documents(cls, documents_D2: NDArray[np.int64], batch: int, length: int) -> Self:
@@ -111,35 +111,37 @@ class DocumentMask:
             batch, length: B and L.
         """
         starts_D, lengths_D = documents_D2[np.argsort(documents_D2[:, 1], kind="stable")].T
-        positions_t = _count_up(lengths_D)
-        indices_t = np.repeat(starts_D, lengths_D) + positions_t
+        columns_t = _count_up(lengths_D)
+        indices_t = np.repeat(starts_D, lengths_D) + columns_t
         positions_BL = np.zeros((batch, length), np.int64)
-        positions_BL.reshape(-1)[indices_t] = positions_t
-        is_padding_T = np.ones(batch * length, bool)
-        is_padding_T[indices_t] = False
-        padding_t = np.flatnonzero(is_padding_T)
+        positions_BL.reshape(-1)[indices_t] = columns_t
         groups = tuple(_group(lengths_D[first:last], length) for first, last in _similar_lengths(lengths_D))
-        return cls._with_padding(
-            batch, length, indices_t, padding_t, lengths_D=lengths_D, positions_BL=torch.from_numpy(positions_BL),
-            groups=groups,
-        )  # fmt: skip
+        positions = torch.from_numpy(positions_BL)
+        return cls._of_groups(groups, indices_t, lengths_D, positions_BL=positions, batch=batch, length=length)
 
     @classmethod
-    def _with_padding(
+    def _of_groups(
         cls,
+        groups: tuple[Group, ...],
+        indices_t: NDArray[np.int64],
+        lengths_D: NDArray[np.int64],
+        *,
+        positions_BL: Tensor | None,
         batch: int,
         length: int,
-        indices_t: NDArray[np.int64],
-        padding_t: NDArray[np.int64],
-        *,
-        lengths_D: NDArray[np.int64],
-        positions_BL: Tensor | None,
-        groups: tuple[Group, ...],
     ) -> Self:
-        """Return a mask whose tokens are those of documents (`indices_t`), then some of the padding."""
-        indices_T = torch.from_numpy(np.concatenate([indices_t, padding_t]))
-        offsets_D = _offsets(np.append(lengths_D, _parts(len(padding_t), length)))
-        return cls(batch, length, indices_T, positions_BL, offsets_D, groups, len(padding_t))
+        """Return a mask of these groups, with some padding.
+
+        Args:
+            indices_t: index of each token of a document, in the order of groups.
+            lengths_D: the lengths of the documents, in this order.
+        """
+        is_padding = np.ones(batch * length, bool)
+        is_padding[indices_t] = False
+        padding_p = np.flatnonzero(is_padding)[: round_to_few(len(indices_t)) - len(indices_t)]
+        indices_T = torch.from_numpy(np.concatenate([indices_t, padding_p]))
+        offsets_D = _offsets(np.append(lengths_D, _parts(len(padding_p), length)))
+        return cls(batch, length, indices_T, positions_BL, offsets_D, groups, len(padding_p))
 
     @property
     def rows_are_documents(self) -> bool:
@@ -164,7 +166,7 @@ class DocumentMask:
         return padded.unflatten(0, (self.batch, self.length))
 
     def select(self, x_Tx: Tensor, positions_BN: Tensor) -> Tensor:
-        """Return the values (B, N, ...) at some positions of each row; those of the first token for padding."""
+        """Return the values (B, N, ...) at some positions of each row; those at padding have no meaning."""
         tokens_BL = torch.zeros(self.batch * self.length, dtype=torch.int64, device=x_Tx.device)
         tokens_BL[self.indices_T] = torch.arange(len(self.indices_T), device=x_Tx.device)
         return x_Tx[tokens_BL.view(self.batch, self.length).gather(1, positions_BN)]
@@ -238,6 +240,18 @@ AttentionMask = Tensor | DocumentMask | None
 """True at tokens (B, L); or where the documents of a batch are; None: each row is one document without padding."""
 
 
+def padded_length(longest: int, limit: int) -> int:
+    """Return the next multiple of `LENGTH_STEP`, but at most the limit."""
+    return min(-(-longest // LENGTH_STEP) * LENGTH_STEP, limit)
+
+
+def round_to_few(count: int) -> int:
+    """Return the smallest of the numbers 0, 1, 2, ... 16, 18, 20, ... 32, 36, ... that is at least `count`."""
+    octave = 1 << max((count - 1).bit_length() - 1, 0)
+    step = max(1, octave // STEPS_PER_OCTAVE)
+    return -(-count // step) * step
+
+
 def copy_together(tensors: Sequence[Tensor | None], copy: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
     """Return copies of integer and boolean tensors that are made in one call, because each call has its cost."""
     present = [tensor for tensor in tensors if tensor is not None]
@@ -276,20 +290,14 @@ def _group(lengths_d: NDArray[np.int64], row_length: int) -> Group:
     PyTorch keeps a kernel on a CPU for each of the last 1,024 shapes of products, which take a gigabyte or more if
     every batch has new ones.
     """
-    count, longest = len(lengths_d), int(lengths_d[-1])
-    documents, length = _round_up(count), min(-(-longest // LENGTH_STEP) * LENGTH_STEP, row_length)
+    count = len(lengths_d)
+    documents, length = round_to_few(count), padded_length(int(lengths_d[-1]), row_length)
     if documents == count and int(lengths_d[0]) == length:
         return Group(documents, length, None, None)
     indices_t = np.repeat(np.arange(count) * length, lengths_d) + _count_up(lengths_d)
-    ends_d = np.append(lengths_d, np.full(documents - count, length))  # a softmax needs at least one token
-    mask_dl = np.arange(length) < ends_d[:, None]
+    visible_d = np.append(lengths_d, np.full(documents - count, length))  # a softmax needs at least one token
+    mask_dl = np.arange(length) < visible_d[:, None]
     return Group(documents, length, torch.from_numpy(indices_t), torch.from_numpy(mask_dl))
-
-
-def _round_up(count: int) -> int:
-    """Return the next number that has `STEPS_PER_OCTAVE`: 1, 2, 3, ... 16, 18, 20, ..."""
-    step = max(1, 2 ** ((count - 1).bit_length() - 1) // STEPS_PER_OCTAVE)
-    return -(-count // step) * step
 
 
 def _unpad(x: Tensor, indices_T: Tensor) -> Tensor:

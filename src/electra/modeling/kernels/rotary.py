@@ -13,7 +13,10 @@ from torch.autograd.function import once_differentiable
 
 
 def rotary_angles(positions_L: Tensor, head_size: int, theta: float) -> tuple[Tensor, Tensor]:
-    """Return the cosine and sine of the angles of each position (L, P) in fp32.
+    """Return the factors of the numbers of a head, and of the other numbers of their pairs (L, K), in fp32.
+
+    These are the cosines and sines of the angles of each position. They are for whole heads, because half a head
+    is too short for the vectors of a CPU in bfloat16.
 
     Args:
         positions_L: positions of the tokens, also of the shape (B, L).
@@ -21,48 +24,40 @@ def rotary_angles(positions_L: Tensor, head_size: int, theta: float) -> tuple[Te
     """
     exponents_P = torch.arange(0, head_size, 2, device=positions_L.device, dtype=torch.float32) / head_size
     angles_LP = positions_L[..., None].float() * (1.0 / theta**exponents_P)
-    return angles_LP.cos(), angles_LP.sin()
+    cos_LP, sin_LP = angles_LP.cos(), angles_LP.sin()
+    return torch.cat([cos_LP, cos_LP], -1), torch.cat([-sin_LP, sin_LP], -1)
 
 
-def rotate(x_BLGHK: Tensor, cos_LP: Tensor, sin_LP: Tensor) -> Tensor:
+def rotate(x_BLGHK: Tensor, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
     """Return queries and keys rotated by the angles of their positions.
 
     Args:
         x_BLGHK: queries and keys, of any number of parts G.
-        cos_LP, sin_LP: `rotary_angles`, (L, P) or (B, L, P).
+        cos_LK, sin_LK: `rotary_angles`, (L, K) or (B, L, K).
     """
-    cos, sin = _for_both_halves(cos_LP, sin_LP, x_BLGHK.dtype)
+    cos, sin = (x.to(x_BLGHK.dtype)[..., None, None, :] for x in (cos_LK, sin_LK))
     if torch.compiler.is_compiling():  # which needs neither buffers nor a gradient of its own
         return x_BLGHK * cos + _swap_halves(x_BLGHK) * sin
     y: Tensor = _Rotate.apply(x_BLGHK, cos, sin)  # type: ignore[no-untyped-call]
     return y
 
 
-def rotate_in_place(product_BLX: Tensor, heads: int, cos_LP: Tensor, sin_LP: Tensor) -> Tensor:
+def rotate_in_place(product_BLX: Tensor, heads: int, cos_LK: Tensor, sin_LK: Tensor) -> Tensor:
     """Return queries, keys and values (B, L, 3, H, K), with queries and keys rotated where they are in memory.
 
     Args:
         product_BLX: the output of the input projections, X = 3 × H × K, which nothing else needs.
         heads: H.
-        cos_LP, sin_LP: `rotary_angles`, (L, P) or (B, L, P); or (T, P) for a product (T, X).
+        cos_LK, sin_LK: `rotary_angles`, (L, K) or (B, L, K); or (T, K) for a product (T, X).
     """
     shape = (3, heads, product_BLX.shape[-1] // (3 * heads))
     if torch.compiler.is_compiling():
         packed_BLGHK = product_BLX.unflatten(-1, shape)
-        rotated_BLGHK = rotate(packed_BLGHK.narrow(-3, 0, 2), cos_LP, sin_LP)
+        rotated_BLGHK = rotate(packed_BLGHK.narrow(-3, 0, 2), cos_LK, sin_LK)
         return torch.cat([rotated_BLGHK, packed_BLGHK.narrow(-3, 2, 1)], -3)
-    cos, sin = _for_both_halves(cos_LP, sin_LP, product_BLX.dtype)
+    cos, sin = (x.to(product_BLX.dtype)[..., None, None, :] for x in (cos_LK, sin_LK))
     rotated: Tensor = _RotateInPlace.apply(product_BLX, shape, cos, sin)  # type: ignore[no-untyped-call]
     return rotated.unflatten(-1, shape)
-
-
-def _for_both_halves(cos_LP: Tensor, sin_LP: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the factors of the numbers of a head, and of the other numbers of their pairs (L, 1, 1, K).
-
-    Rows of K numbers take half the time of two rows of K / 2 on a CPU, whose vectors hold 32 numbers in bfloat16.
-    """
-    cos, sin = torch.cat([cos_LP, cos_LP], -1), torch.cat([-sin_LP, sin_LP], -1)
-    return cos.to(dtype)[..., None, None, :], sin.to(dtype)[..., None, None, :]
 
 
 def _swap_halves(x: Tensor) -> Tensor:
