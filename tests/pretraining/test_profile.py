@@ -9,6 +9,7 @@ from small_run import command, config
 from torch.autograd import DeviceType
 
 from electra.cli import main
+from electra.objectives.generator_objective import GeneratorObjective
 from electra.pretraining.profile import TABLE_ROWS, operations, profile_steps
 
 
@@ -21,6 +22,20 @@ def test_a_profile_is_sorted_by_time_and_has_a_trace(data_folder: Path, tmp_path
     events = json.loads(profile.trace.read_text())["traceEvents"]
     assert sum(event.get("name") == "aten::_fused_adamw_" for event in events) == 2 * 2
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["profile"]
+
+
+@pytest.mark.parametrize(("kind", "step"), [("replaced-token", 4), ("two-stage", 7)])
+def test_a_profile_is_of_the_middle_of_the_last_stage(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, step: int
+) -> None:
+    begun: list[tuple[int, int | None]] = []
+    begin_step = GeneratorObjective.begin_step
+    monkeypatch.setattr(
+        GeneratorObjective, "begin_step", lambda self, *at: begun.append(at) or begin_step(self, *at)
+    )
+    settings = "train.steps=9", f"objective.kind={kind}", "objective.sharing=none", "generator.width=1"
+    profile_steps(config(data_folder, tmp_path / "run", *settings), 1)
+    assert begun[-1] == (step, 9)
 
 
 def test_a_profile_keeps_nothing_else(

@@ -1,7 +1,7 @@
 """Self-attention with rotary positions, over all tokens of a row or within a window.
 
 Shapes: B batch, L length, N query positions, T tokens and little padding, D hidden size, H heads, K head size,
-P = K / 2 pairs, G = 3 for queries, keys and values.
+G = 3 for queries, keys and values.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class AttentionInput:
 
     Attributes:
         mask: True at keys that may be attended to (B, 1, 1, L), or numbers (B, 1, L, L) that are added to the
-            scores; None: every key. Or where the documents are, and states have hardly any padding (T, D).
-        angles: cosine and sine (L, P) or (T, P); None: positions are not rotary.
+            scores; None: every key. Or where the documents are, and states have little padding (T, D).
+        angles: `rotary_angles`, (L, K) or (T, K); None: positions are not rotary.
         reach: how many positions a token attends to on each side; 0: all.
     """
 
