@@ -1,5 +1,6 @@
 """A run whose discriminator also fills masks is exported with two heads, which stock tools read."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import electra
 from electra.cli import main
 from electra.errors import CheckpointError
 from electra.export.huggingface import _rounded
-from electra.export.loading import find_generator, find_masked_lm
+from electra.export.loading import find_generator, find_masked_lm, load_pretrained
 from electra.export.parity import TOLERANCE
+from electra.modeling.heads import MaskedLanguageModelHead
 from electra.pretraining.run import pretrain
 
 MODERN = "model.kind=modernbert", "model.type_vocabulary_size=1", "packing.one_segment_share=1.0"
@@ -39,6 +41,61 @@ def test_it_scores_and_fills_masks(network: tuple[str, ...], data_folder: Path, 
     assert any(same), "one network"
     card = (exported.folders["encoder"] / "README.md").read_text()
     assert 'pipeline("fill-mask", model=".")' in card
+
+
+PLUS = (
+    "objective.fakes=unigram", "objective.keep_masked_share=0.5", "objective.correction_weight=1.0",
+    "train.steps=2",
+)  # fmt: skip
+
+
+def filling_head(run: Path, name: str = "encoder") -> dict[str, torch.Tensor]:
+    head = load_pretrained(run / "export" / name).head
+    assert isinstance(head, MaskedLanguageModelHead)
+    return head.state_dict()
+
+
+def continue_without_training(data: Path, out: Path, model: Path | str, *overrides: str) -> Path:
+    """A run that starts from a model and changes next to nothing."""
+    still = "optimizer.learning_rate=1e-12", f"init.discriminator={model}"
+    return pretrain(config(data, out, *MODERN, *PLUS, *still, *overrides)).run
+
+
+@pytest.mark.parametrize("transfer", [False, True])
+def test_a_network_with_both_heads_is_continued_with_both(
+    transfer: bool, data_folder: Path, tmp_path: Path
+) -> None:
+    first = pretrain(config(data_folder, tmp_path / "first", *MODERN, *PLUS)).run
+    expected = filling_head(first)
+    vocabulary = ["init.vocabulary=transfer"] if transfer else []  # to the same one, so that nothing changes
+    for name, model in (("run", first), ("network", first / "export" / "discriminator")):
+        run = continue_without_training(data_folder, tmp_path / name, model, *vocabulary)
+        for key, tensor in filling_head(run).items():
+            torch.testing.assert_close(tensor, expected[key], rtol=0, atol=1e-6)
+        assert "the head that fills masks is pre-trained" in (run / "log.txt").read_text()
+
+
+def test_a_masked_language_model_keeps_its_head(data_folder: Path, tmp_path: Path) -> None:
+    settings = "objective.kind=masked-lm", "train.steps=2"
+    masked = pretrain(config(data_folder, tmp_path / "masked", *MODERN, *settings)).run
+    run = continue_without_training(data_folder, tmp_path / "run", masked)
+    for key, tensor in filling_head(run).items():
+        torch.testing.assert_close(tensor, filling_head(masked)[key], rtol=0, atol=1e-6)
+    assert "not used of" not in (run / "log.txt").read_text()
+
+
+def test_the_head_of_another_network_beside_it_is_not_taken(
+    data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = pretrain(config(data_folder, tmp_path / "first", *MODERN, *PLUS)).run
+    other = pretrain(config(data_folder, tmp_path / "other", *MODERN, *PLUS, "train.seed=1")).run
+    shutil.rmtree(first / "export" / "encoder")
+    run = continue_without_training(data_folder, tmp_path / "without", first)
+    assert "the head that fills masks is fresh" in (run / "log.txt").read_text()
+    shutil.copytree(other / "export" / "encoder", first / "export" / "encoder")
+    run = continue_without_training(data_folder, tmp_path / "mixed", first)
+    assert "is another network than the discriminator beside it" in caplog.text
+    assert "the head that fills masks is fresh" in (run / "log.txt").read_text()
 
 
 def test_weights_are_stored_in_float16_and_computed_with_in_float32(data_folder: Path, tmp_path: Path) -> None:

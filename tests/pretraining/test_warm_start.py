@@ -46,7 +46,7 @@ def first(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(settings: PretrainConfig) -> Any:
     """The objective of a config before its first step."""
     assert settings.data is not None
-    data, start = TokenData.open(settings.data), load_warm_start(settings.init)
+    data, start = TokenData.open(settings.data), load_warm_start(settings)
     settings = with_vocabulary(with_shapes(settings, start), len(data.unigram_counts))
     objective = build_objective(settings, data.special)
     initialize(objective, settings, data, start)
@@ -353,7 +353,7 @@ def test_the_generator_is_a_copy_of_the_first_blocks(data_folder: Path, tmp_path
     assert all(same(generator.blocks[layer], source.encoder.blocks[layer]) for layer in range(2))
     assert same(networks["discriminator"].encoder, source.encoder)
     assert generator.token_table is networks["discriminator"].encoder.token_table
-    start = load_warm_start(config(data_folder, tmp_path / "run", *copied).init)
+    start = load_warm_start(config(data_folder, tmp_path / "run", *copied))
     assert start.discriminator is not None and start.generator is not None
     assert start.discriminator.head is not start.generator.head  # a transfer to another vocabulary changes both
     run = pretrain(config(data_folder, tmp_path / "run", *copied)).run

@@ -53,7 +53,7 @@ def resolve(config: PretrainConfig, data: TokenData, *, resumed: bool = False) -
         DataError: the data has another vocabulary than the networks.
     """
     config = _settled(config)
-    warm_start = WarmStart() if resumed else load_warm_start(config.init)
+    warm_start = WarmStart() if resumed else load_warm_start(config)
     warm_start = with_vocabulary_transfer(warm_start, data, config)
     config = with_shapes(config, warm_start)
     check_data(config, data)
@@ -69,7 +69,7 @@ def resolve_without_data(config: PretrainConfig, *, resumed: bool = False) -> Pr
         CheckpointError: a network cannot be loaded.
     """
     config = _settled(config)
-    warm_start = WarmStart() if resumed else load_warm_start(config.init)
+    warm_start = WarmStart() if resumed else load_warm_start(config)
     config = with_vocabulary(with_shapes(config, warm_start))
     if config.init.vocabulary != "same" and not resumed:
         logger.warning(

@@ -44,7 +44,7 @@ def with_vocabulary_transfer(start: WarmStart, data: TokenData, config: Pretrain
         DataError: the vocabularies differ, and `init.vocabulary` is same; or a tokenizer cannot be compared.
     """
     init = config.init
-    networks = {"discriminator": start.discriminator, "generator": start.generator}
+    networks = {name: getattr(start, name) for name in ("discriminator", "masked_lm", "generator")}
     tokenizer, notes = load_tokenizer(data.tokenizer_path), list(start.notes)
     if start.first_stage is not None:
         path = start.first_stage.tokenizer_json
@@ -52,7 +52,7 @@ def with_vocabulary_transfer(start: WarmStart, data: TokenData, config: Pretrain
     for name, pretrained in networks.items():
         if pretrained is None:
             continue
-        source = getattr(init, name) or str(init.discriminator)
+        source = getattr(init, name, None) or str(init.discriminator)
         if init.vocabulary == "same":
             hint = f"{find_model(source)}, or give it the vocabulary of the data with --init.vocabulary transfer"
             _check_vocabulary(pretrained.tokenizer, tokenizer, data, source, hint)
@@ -60,9 +60,7 @@ def with_vocabulary_transfer(start: WarmStart, data: TokenData, config: Pretrain
         sources = find_sources(pretrained.tokenizer, tokenizer, fresh=init.vocabulary == "fresh")
         networks[name] = with_tokenizer(pretrained, tokenizer, sources, seed=config.train.seed)
         notes.append(f"vocabulary of {source} ({init.vocabulary}): {sources}")
-    return replace(
-        start, discriminator=networks["discriminator"], generator=networks["generator"], notes=tuple(notes)
-    )
+    return replace(start, **networks, notes=tuple(dict.fromkeys(notes)))
 
 
 def _check_vocabulary(

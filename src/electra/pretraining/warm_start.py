@@ -20,6 +20,7 @@ from electra.modeling.sharing import load_standalone
 from electra.objectives.base import ExportableNetwork, Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, scores_of
 from electra.pretraining.config import InitConfig, PretrainConfig
+from electra.pretraining.masked_lm_head import initialize_masked_lm_head, load_masked_lm
 from electra.pretraining.second_stage import FirstStage, load_first_stage, load_weights, with_shapes_of_first_stage
 from electra.registry import encoders
 
@@ -36,11 +37,13 @@ class WarmStart:
 
     Attributes:
         discriminator, generator: None: a new network.
+        masked_lm: the discriminator with a head that fills masks, if the run trains one; None: a new head.
         first_stage: the run whose weights are taken.
         notes: what was changed in them, for the log of the run.
     """
 
     discriminator: Pretrained | None = None
+    masked_lm: Pretrained | None = None
     generator: Pretrained | None = None
     first_stage: FirstStage | None = None
     notes: tuple[str, ...] = ()
@@ -77,35 +80,42 @@ def refuse_unused(objective: ObjectiveConfig, given: Collection[str]) -> None:
         raise ConfigError(f"{', '.join(refused)}: {objective.kind} has {objective.unused_reason}; leave it out")
 
 
-def load_warm_start(config: InitConfig) -> WarmStart:
-    """Load the networks that the config names.
+def load_warm_start(config: PretrainConfig) -> WarmStart:
+    """Load the networks that [init] names.
 
     Raises:
         CheckpointError: a network cannot be loaded, or the generator is not a masked language model.
         DataError: a tokenizer cannot be read.
     """
-    if config.from_ is not None:
-        return WarmStart(first_stage=load_first_stage(config.from_))
-    discriminator = None if config.discriminator is None else load_pretrained(config.discriminator)
-    if discriminator is not None and config.generator_layers:
-        return _with_copied_generator(discriminator, config.generator_layers, str(config.discriminator))
-    if config.generator is None:
-        return WarmStart(discriminator)
-    generator = load_pretrained(_generator_folder(config.generator))
+    init = config.init
+    if init.from_ is not None:
+        return WarmStart(first_stage=load_first_stage(init.from_))
+    discriminator = masked_lm = None
+    if init.discriminator is not None:
+        discriminator = load_pretrained(init.discriminator)
+        if config.objective.exports_masked_lm:
+            masked_lm = load_masked_lm(init.discriminator, discriminator)
+        if init.generator_layers:
+            start = _with_copied_generator(discriminator, init.generator_layers, str(init.discriminator))
+            return replace(start, masked_lm=masked_lm)
+        if masked_lm is not None and isinstance(discriminator.head, MaskedLanguageModelHead):
+            discriminator = replace(discriminator, head=None)  # it is used, but not for detection
+    if init.generator is None:
+        return WarmStart(discriminator, masked_lm)
+    generator = load_pretrained(_generator_folder(init.generator))
     if not isinstance(generator.head, MaskedLanguageModelHead):
         what = "has no head" if generator.head is None else "is a discriminator"
         if isinstance(generator.head, LanguageModelHead):
             what = "is a causal or permutation language model"
         raise CheckpointError(
-            f"init.generator: {config.generator} {what}; a generator is a masked language model with its head, "
+            f"init.generator: {init.generator} {what}; a generator is a masked language model with its head, "
             "such as RUN/export/generator"
         )
     if generator.head.activation is not ACTIVATIONS["gelu"]:
         raise CheckpointError(
-            f"init.generator: the head of {config.generator} has another activation than GELU, "
-            "which generators have"
+            f"init.generator: the head of {init.generator} has another activation than GELU, which generators have"
         )
-    return WarmStart(discriminator, generator)
+    return WarmStart(discriminator, masked_lm, generator)
 
 
 def _with_copied_generator(discriminator: Pretrained, layers: int, name: str) -> WarmStart:
@@ -127,7 +137,7 @@ def _with_copied_generator(discriminator: Pretrained, layers: int, name: str) ->
         head = None
     note = f"the generator is a copy of {name}, cut to the first {layers} of {shape.layers} blocks"
     generator = replace(discriminator, encoder=encoder, head=head, pairs=None, unused=(), renamed=())
-    return WarmStart(discriminator, generator, notes=(note,))
+    return WarmStart(discriminator, generator=generator, notes=(note,))
 
 
 def _generator_folder(model: str) -> str | Path:
@@ -228,7 +238,7 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
             keep_tables=start.generator is not None,
         )  # fmt: skip
         if config.objective.exports_masked_lm:
-            logger.info("the head that fills masks is fresh; a second stage (init.from) keeps it")
+            initialize_masked_lm_head(networks["encoder"], start.masked_lm)
         return
     encoders = list({id(network.encoder): network.encoder for network in networks.values()}.values())
     if init.token_table == "cooccurrence":
