@@ -359,7 +359,7 @@ def test_a_file_sets_one_length_of_a_run(
     output = capsys.readouterr()
     assert message in output.err
     if not message:
-        assert "time of the whole run (train.minutes)" in output.out
+        assert "time of training and evaluations (train.minutes)" in output.out
 
 
 @pytest.mark.parametrize(

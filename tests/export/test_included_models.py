@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 import electra
 from electra.analysis.calibrate import check_accepts_correction
 from electra.cli import main
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export.included_models import included_models, model_path
 from electra.export.loading import find_masked_lm, find_model, is_hub_id
@@ -76,3 +77,38 @@ def test_it_finds_most_words_that_do_not_fit(capsys: pytest.CaptureFixture[str])
     for words, (_, start, _) in zip(SurprisalScorer("wiki-tiny")(texts), sentences, strict=True):
         surprising += words.offsets[int(words.surprisals.argmax())][0] == start
     assert surprising >= 0.8 * len(sentences)
+
+
+@pytest.mark.parametrize("surprisal", [[], ["--surprisal"]])
+def test_words_outside_its_vocabulary_are_reported(surprisal: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["score", "wiki-tiny", *surprisal, "I like \U0001f355 .", "A plain sentence."]) == 0
+    assert "1 of 8 tokens are not in the vocabulary of the model" in caplog.text
+    caplog.clear()
+    assert main(["score", "wiki-tiny", *surprisal, "A plain sentence."]) == 0
+    assert "vocabulary" not in caplog.text
+
+
+def test_its_tokenizer_prepares_data_on_which_it_is_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"The cat sat on mat {i} and looked at the dog.\n\n" for i in range(400)))
+    data = tmp_path / "data"
+    assert main(["prepare", str(text), "--tokenizer", "wiki-tiny", "--out", str(data)]) == 0
+    expected = find_model("wiki-tiny") / "tokenizer.json"
+    assert load_tokenizer(data / "tokenizer.json").get_vocab() == load_tokenizer(expected).get_vocab()
+    options = ["electra-plus-mini", "--data", str(data), "--out", str(tmp_path / "run")]
+    assert main(["pretrain", *options, "--init.discriminator", "wiki-tiny", "--dry-run"]) == 0
+    capsys.readouterr()
+    assert main(["pretrain", *options, "--init.from", "wiki-tiny"]) == 2
+    assert "continue it with init.discriminator wiki-tiny" in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_onnx_export_says_which_network_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("onnxruntime")
+    assert main(["export", "wiki-tiny", "--to", "onnx", "--out", str(tmp_path / "one")]) == 0
+    assert "for the encoder give wiki-tiny/encoder" in caplog.text
+    assert main(["export", "wiki-tiny/encoder", "--to", "onnx", "--out", str(tmp_path / "two")]) == 0
+    assert "(masked language model, " in capsys.readouterr().out

@@ -19,7 +19,8 @@ class ExportConfig:
     """The command line of `electra export`."""
 
     model: tyro.conf.Positional[str]
-    """Folder of a run; with --to onnx also an export, a fine-tuning, or a Hugging Face folder or id."""
+    """Folder of a run; with --to onnx also an export, a fine-tuning, a Hugging Face folder or id, or the included
+    model wiki-tiny."""
     to: Literal["hf", "onnx"] = "hf"
     """hf: folders that transformers loads. onnx: folders that onnxruntime runs without PyTorch."""
     checkpoint: str | None = None

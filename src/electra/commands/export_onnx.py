@@ -10,7 +10,7 @@ from typing import Literal
 from electra.analysis.quantization import QuantizationEffect, compare_on_task, compare_on_texts
 from electra.analysis.quantization_texts import read_quantization_texts
 from electra.errors import CheckpointError, ConfigError, ElectraError, require
-from electra.export.loading import find_model, load_pretrained
+from electra.export.loading import find_model, is_model_folder, load_pretrained
 from electra.export.onnx.check import TOLERANCE
 from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.export.onnx.write import SavedOnnx, exported_task, save_onnx
@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 MAX_EXAMPLES = 1000
 """Examples of the task of a fine-tuned model, to measure the effect of quantization."""
 NETWORKS = ("discriminator", "encoder", "generator")
+KIND_NAMES = {"generator": "masked language model"}
+"""Other words for a kind: generators are masked language models, and so is the `encoder` of electra-plus."""
 MEBIBYTE = 2**20
 
 
@@ -36,7 +38,7 @@ class OnnxExport:
     def __str__(self) -> str:
         written = self.written
         lines = [
-            f"{written.folder} ({written.kind}, {written.bytes / MEBIBYTE:.1f} MiB)",
+            f"{written.folder} ({KIND_NAMES.get(written.kind, written.kind)}, {written.bytes / MEBIBYTE:.1f} MiB)",
             f"  the graph in 32 bits is within {written.difference:.1e} of PyTorch's network "
             f"(the limit is {TOLERANCE:.0e})",
         ]
@@ -99,6 +101,11 @@ def export_onnx(
         folder = find_model(model)
         if out is None and not path.is_dir():
             raise ConfigError(f"{model} is not a local folder to write into; give --out FOLDER")
+        beside = [name for name in NETWORKS if name != folder.name and is_model_folder(folder.parent / name)]
+        if folder != path and beside and folder.name in NETWORKS:
+            logger.info(
+                "exported is the %s alone; for the %s give %s", folder.name, beside[0], f"{model}/{beside[0]}"
+            )
         return OnnxResult([export(folder, out or path / name)])
     out = out or path / "export" / name
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -26,7 +26,7 @@ class FinetuneCommand:
     """The command line of `electra finetune`."""
 
     model: tyro.conf.Positional[str]
-    """A run, an export, or a Hugging Face folder or id of a supported type."""
+    """A run, an export, a Hugging Face folder or id of a supported type, or the included model wiki-tiny."""
     task: str | None = None
     """Name of a task, or a TOML file that describes one."""
     data: Path | None = None

@@ -20,8 +20,9 @@ class PretrainCommand:
     """The command line of `electra pretrain`."""
 
     preset: tyro.conf.Positional[str]
-    """A preset (quickstart, electra-nano, -tiny, -small, -base, -large, ...-plus-plus, electra-plus-nano, -tiny,
-    and bert-, roberta-, albert-, txl-, xlnet-, modern- and deberta- in their sizes) or a TOML file."""
+    """A preset (quickstart, electra-nano, -tiny, -mini, -small, -base, -large, ...-plus-plus, electra-plus-nano,
+    -tiny, -mini, and bert-, roberta-, albert-, txl-, xlnet-, modern- and deberta- in their sizes) or a TOML
+    file."""
     data: Path | None = None
     """Folder made by `electra prepare`. Required, here or in the TOML file."""
     out: Path | None = None

@@ -21,7 +21,7 @@ class PromptConfig:
     """The command line of `electra prompt`."""
 
     model: tyro.conf.Positional[str]
-    """A discriminator: a run, an export folder, or a Hugging Face folder or id."""
+    """A discriminator: a run, an export folder, a Hugging Face folder or id, or the included model wiki-tiny."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts to label, one per argument."""
     template: str = "{text} It was {word}."

@@ -23,7 +23,8 @@ class ServeConfig:
     """The command line of `electra serve`."""
 
     model: tyro.conf.Positional[str]
-    """A run, an export folder, the output of a fine-tuning, an ONNX folder, or a Hugging Face folder or id."""
+    """A run, an export folder, the output of a fine-tuning, an ONNX folder, a Hugging Face folder or id, or the
+    included model wiki-tiny."""
     second: tyro.conf.Positional[str | None] = None
     """A second model, which the page shows next to the first."""
     host: str = "127.0.0.1"

@@ -19,7 +19,8 @@ class SimilarityConfig:
     """The command line of `electra similarity`."""
 
     model: tyro.conf.Positional[str]
-    """A run, an export folder, the output of a fine-tuning, or a Hugging Face folder or id."""
+    """A run, an export folder, the output of a fine-tuning, a Hugging Face folder or id, or the included model
+    wiki-tiny."""
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Pairs of texts, one text per argument: the cosine of each pair is printed."""
     task: str = "sts-b"

@@ -25,7 +25,8 @@ class PrepareConfig:
     out: Path
     """Output folder."""
     tokenizer: Path | None = None
-    """A tokenizer.json, a BERT vocab.txt, or a folder with one of them. Default: train a tokenizer."""
+    """A tokenizer.json, a BERT vocab.txt, a folder with one of them, or the included model wiki-tiny. Default: a
+    tokenizer is trained."""
     model: TokenizerKind = "wordpiece"
     """Kind of tokenizer to train: wordpiece, bpe (byte-level) or unigram."""
     vocabulary_size: int = 30522

@@ -27,6 +27,8 @@ from electra.config import check
 from electra.data.shards import MANIFEST, SPLITS, TOKENIZER, TokenData, read_manifest, token_dtype
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer, vocabulary_size
 from electra.errors import DataError
+from electra.export.included_models import find_included
+from electra.export.loading import find_model
 from electra.preparation.config import PrepareConfig
 from electra.preparation.corpus import STANDARD_INPUT, Source, find_sources, remove_spool
 from electra.preparation.deduplication import SeenHashes
@@ -90,7 +92,8 @@ def load_given_tokenizer(config: PrepareConfig) -> Tokenizer | None:
     """Return the tokenizer that the settings name; None: one is trained."""
     if config.tokenizer is None:
         return None
-    return load_tokenizer(config.tokenizer, lowercase=config.lowercase, strip_accents=config.strip_accents)
+    path = find_model(config.tokenizer) if find_included(config.tokenizer) else config.tokenizer
+    return load_tokenizer(path, lowercase=config.lowercase, strip_accents=config.strip_accents)
 
 
 def _settings(config: PrepareConfig, tokenizer: Tokenizer | None) -> dict[str, Any]:
@@ -166,6 +169,11 @@ def _survey(config: PrepareConfig, sources: list[Source], tokenizer: Tokenizer |
             lowercase=config.lowercase,
             strip_accents=config.strip_accents,
         )
+        if (entries := vocabulary_size(tokenizer)) < config.vocabulary_size:
+            logger.warning(
+                "the text gave only %s of the %s entries of --vocabulary-size; a small corpus needs fewer",
+                f"{entries:,}", f"{config.vocabulary_size:,}",
+            )  # fmt: skip
     durable.write_text(config.out / TOKENIZER, tokenizer.to_str(pretty=True))
     progress.heldout = choose_heldout(survey, config.heldout)
     progress.total_characters = survey.characters_read if survey.complete else None

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from electra.config import load_config, problems_of
 from electra.errors import CheckpointError, ConfigError
+from electra.export.included_models import find_included
 from electra.export.loading import is_model_folder
 from electra.objectives.base import Objective
 from electra.pretraining.config import PretrainConfig
@@ -41,6 +42,11 @@ def load_first_stage(folder: str | Path) -> FirstStage:
         CheckpointError: there is no such run, or it has no checkpoint or a damaged one.
     """
     path = Path(folder)
+    if find_included(folder):
+        raise CheckpointError(
+            f"init.from: {folder} comes with electra as an export, which has no checkpoints; continue it with "
+            f"init.discriminator {folder}"
+        )
     if not path.is_dir():
         raise CheckpointError(f"init.from: there is no folder {path}; give the folder of a run")
     try:

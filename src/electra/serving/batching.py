@@ -122,8 +122,8 @@ class TrainedLengthCheck:
         self.warned.add(self.network)
         logger.warning(
             "An input of %s tokens is longer than those that the network was trained on (%s), and may be read "
-            "worse; read fewer tokens at once (--max-length %s), or train a second stage on longer inputs: "
-            "electra pretrain RUN/config.toml --out LONG --init.from RUN --packing.sequence_length %s",
+            "worse; read fewer tokens at once (--max-length %s), or continue its training with "
+            "--packing.sequence_length %s: electra pretrain with --init.from RUN or --init.discriminator MODEL",
             f"{length:,}", f"{self.trained_length:,}", self.trained_length, length,
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from rich.text import Text
 
+from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.objectives.config import DEFAULT_OBJECTIVE
 from electra.serving.backends import (
@@ -45,6 +46,7 @@ class ScoredText:
         logits: that each token was replaced, float32.
         word_ids: the index of the word that each token belongs to, as the tokenizer splits words. None: each
             token is a word.
+        unknown: number of tokens that are not in the vocabulary; their logits mean nothing.
     """
 
     text: str
@@ -52,6 +54,7 @@ class ScoredText:
     offsets: list[tuple[int, int]]
     logits: NDArray[np.float32]
     word_ids: Sequence[int | None] | None = None
+    unknown: int = 0
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
@@ -168,6 +171,7 @@ class Scorer:
         self.objective = loaded.objective or DEFAULT_OBJECTIVE
         self.calibration = calibration
         self.tokenizer = loaded.tokenizer
+        self.unknown_id = special_tokens(loaded.tokenizer).unknown
         self.backend = build_backend(loaded, device)
         self.batcher = Batcher(loaded, device=self.backend.device, long=long)
 
@@ -191,7 +195,8 @@ class Scorer:
         for text, encoding, logits_L in zip(texts, encodings, logits, strict=True):
             offsets = without_leading_blanks(text, encoding.offsets)
             tokens = [text[start:end] for start, end in offsets]
-            results.append(ScoredText(text, tokens, offsets, logits_L, encoding.word_ids))
+            unknown = encoding.ids.count(self.unknown_id)
+            results.append(ScoredText(text, tokens, offsets, logits_L, encoding.word_ids, unknown))
         return results
 
     def stream(self, texts: Iterable[str]) -> Iterator[ScoredText]:
@@ -199,7 +204,7 @@ class Scorer:
 
         Texts of similar length are batched within a chunk, so that memory does not grow with the number of texts.
         """
-        done = windowed = 0
+        done = windowed = tokens = unknown = 0
         for chunk in text_chunks(texts, characters=CHUNK_CHARACTERS):
             if done:
                 logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
@@ -207,6 +212,9 @@ class Scorer:
             yield from results
             done += len(chunk)
             windowed += self.batcher.count_windowed(len(scored.tokens) for scored in results)
+            tokens += sum(len(scored.tokens) for scored in results)
+            unknown += sum(scored.unknown for scored in results)
+        warn_of_unknown(unknown, tokens)
         if windowed:
             logger.info(
                 "%s of %s texts have more than %s tokens and were read in windows",
@@ -227,6 +235,15 @@ class Scorer:
         if self.calibration is not None:
             logits = [self.calibration(logits_L).astype(np.float32) for logits_L in logits]
         return logits
+
+
+def warn_of_unknown(unknown: int, tokens: int) -> None:
+    """Warn that some tokens were read as the unknown token, whatever they are."""
+    if unknown:
+        logger.warning(
+            "%s of %s tokens are not in the vocabulary of the model; what is printed for them means nothing",
+            f"{unknown:,}", f"{tokens:,}",
+        )  # fmt: skip
 
 
 def round_values(values: NDArray[Any]) -> list[Any]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 from tokenizers import Encoding
 
+from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.loading import find_masked_lm
 from electra.export.onnx.model import OnnxModel
@@ -26,7 +27,7 @@ from electra.serving.batching import check_texts
 from electra.serving.coloring import color_tokens
 from electra.serving.likelihood import MaskedLikelihoodScorer, TokenizedText
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
-from electra.serving.scorer import LISTED_WORDS, quoted, round_values, text_chunks
+from electra.serving.scorer import LISTED_WORDS, quoted, round_values, text_chunks, warn_of_unknown
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +45,16 @@ class SurprisalText:
         words: as they are in the text, split as the tokenizer does it: for WordPiece a punctuation mark is a word.
         offsets: the characters of each word, `text[start:end]`; they do not overlap.
         surprisals: of each word, in nats, float32.
+        tokens: number of tokens of the text.
+        unknown: number of those that are not in the vocabulary; the surprisals of their words mean nothing.
     """
 
     text: str
     words: list[str]
     offsets: list[tuple[int, int]]
     surprisals: NDArray[np.float32]
+    tokens: int = 0
+    unknown: int = 0
 
     def fields(self) -> dict[str, Any]:
         """Words, offsets and surprisals for JSON."""
@@ -103,6 +108,7 @@ class SurprisalScorer:
             )
         predictor = MaskedTokenPredictor(loaded, device=device)
         self.tokenizer = predictor.tokenizer
+        self.unknown_id = special_tokens(predictor.tokenizer).unknown
         self.likelihoods = MaskedLikelihoodScorer(predictor)
 
     def __call__(self, texts: Sequence[str]) -> list[SurprisalText]:
@@ -120,17 +126,23 @@ class SurprisalScorer:
             words = split_words(text, encoding)
             offsets = [(start, end) for _, _, start, end in words]
             surprisals = np.array([-scores_T[first:last].sum() for first, last, _, _ in words], np.float32)
-            results.append(SurprisalText(text, [text[start:end] for start, end in offsets], offsets, surprisals))
+            shown = [text[start:end] for start, end in offsets]
+            unknown = encoding.ids.count(self.unknown_id)
+            results.append(SurprisalText(text, shown, offsets, surprisals, len(encoding.ids), unknown))
         return results
 
     def stream(self, texts: Iterable[str]) -> Iterator[SurprisalText]:
         """The surprisals of any number of texts in chunks, in their order, with the progress in the log."""
-        done = 0
+        done = tokens = unknown = 0
         for chunk in text_chunks(texts, characters=CHUNK_CHARACTERS):
             if done:
                 logger.info("scored %s texts", f"{done:,}", extra={"progress": (done, None)})
-            yield from self(chunk)
+            results = self(chunk)
+            yield from results
             done += len(chunk)
+            tokens += sum(scored.tokens for scored in results)
+            unknown += sum(scored.unknown for scored in results)
+        warn_of_unknown(unknown, tokens)
 
 
 def word_ids(encoding: Encoding) -> list[int]:

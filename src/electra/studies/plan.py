@@ -117,13 +117,14 @@ class StudyPlan:
                 *([f"probes ({probes})"] if probes else []),
             ]
             scoring = f", and {format_duration(self.scoring_seconds)} of {' and '.join(done)}"
+        which = "each" if fractions == (1.0,) else "those with the whole budget"
         return Group(
             table,
             f"{self.setup.flops:.3e} FLOPs per run{at} (modern convention: matrix products, "
             "backward = 2 × forward)",
-            f"{runs} runs, each about {format_duration(self.seconds)} of pre-training{scoring}",
-            f"{format_duration(total)} in total, one run after the other, if all arms are as fast per FLOP as the "
-            "control",
+            f"{runs} runs, {which} about {format_duration(self.seconds)} of pre-training{scoring}",
+            f"{format_duration(total)} in total without start-up and held-out metrics, one run after the other, "
+            "if all arms are as fast per FLOP as the control",
         )
 
 

@@ -43,9 +43,8 @@ class CostEstimate:
     def rows(self) -> list[tuple[str, str]]:
         """Name and value of each line of the table."""
         length = f"{self.steps:,} steps" if self.steps else "one step (the number of steps is measured)"
-        time = (
-            f"time of the steps alone, {length}, about" if self.steps else "time of the whole run (train.minutes)"
-        )
+        trained = "training and evaluations (train.minutes)"
+        time = f"time of the steps alone, {length}, about" if self.steps else f"time of {trained}"
         return [
             *((f"parameters of the {name}", f"{count:,}") for name, count in self.parameters.items()),
             ("parameters that are trained (shared ones once)", f"{self.trained_parameters:,}"),

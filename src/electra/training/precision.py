@@ -3,6 +3,7 @@
 Some CPUs multiply bfloat16 matrices twice as fast as float32, others a hundred times slower.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from typing import Literal
 import torch
 
 PrecisionName = Literal["float32", "bfloat16", "float16"]
+logger = logging.getLogger(__name__)
+
 TIMING_ROUNDS = 3
 """Number of times that a step is timed in each precision, in turn."""
 MAX_RELATIVE_TIME = 0.95
@@ -60,6 +63,7 @@ def choose_precision(
         return Precision(wanted, f"set by train.precision; {products}", flops[wanted])
     if flops["bfloat16"] <= flops["float32"]:
         return Precision("float32", products, flops["float32"])
+    logger.info("timing a step in %s", " and in ".join(CANDIDATES))
     seconds = dict.fromkeys(CANDIDATES, math.inf)
     for _ in range(TIMING_ROUNDS):  # in turn, so that other work on the machine affects both
         for name in CANDIDATES:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from electra.config import NonNegativeInt, OpenFraction, PositiveInt, Range
+from electra.export.included_models import find_included
 
 if TYPE_CHECKING:
     from electra.reports.analysis import AnalysisReport
@@ -23,7 +24,7 @@ class AnalyzeCalibrateConfig:
     """The command line of `electra analyze calibrate`."""
 
     model: tyro.conf.Positional[str]
-    """A discriminator: a run, an export, or a Hugging Face folder or id."""
+    """A discriminator: a run, an export, a Hugging Face folder or id, or the included model wiki-tiny."""
     data: Path
     """A folder of prepared data (electra prepare); tokens of its held-out documents are replaced."""
     errors: Path | None = None
@@ -59,7 +60,10 @@ class AnalyzeCalibrateConfig:
 
     def problems(self) -> Iterator[str]:
         if (self.store or self.store_errors) and not Path(self.model).is_dir():
-            yield f"--store: {self.model} is not a folder to write to; download the model, or export the run"
+            how = "download the model, or export the run"
+            if included := find_included(self.model):
+                how = f"copy {included} and give the copy"
+            yield f"--store: {self.model} is not a folder to write to; {how}"
         if self.store and self.store_errors:
             yield "--store and --store-errors: a model has only one correction; leave one of them out"
         if self.store_errors and self.errors is None:
