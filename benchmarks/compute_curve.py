@@ -4,8 +4,8 @@
 
 STUDIES are folders of studies or archives (docs/studies) with the same settings of fine-tuning. The score is the
 mean of TASKS. Each dot is a run. A line joins the means of an arm, of all budgets and of the shares of a budget at
-which it ran; the network can be another one at each budget. FLOOR is a study of networks that are not trained, ARM
-its arm.
+which it ran; the network can be another one at each budget. Where several studies have a seed at the same FLOPs,
+the last one counts. FLOOR is a study of networks that are not trained, ARM its arm.
 """
 
 import argparse
@@ -23,14 +23,14 @@ Scores = dict[float, list[float]]
 
 
 def scores_by_flops(reports: Sequence[StudyReport], name: str, tasks: Sequence[str]) -> Scores:
-    """The scores of an arm in all studies."""
-    found: Scores = {}
+    """The scores of an arm in all studies; of a seed that several have, that in the last one."""
+    found: dict[float, dict[int, float]] = {}
     for report in reports:
         for arm in report.arms:
             if arm.arm == name and arm.runs:
                 flops = report.study["flops"] * arm.budget_fraction
-                found.setdefault(flops, []).extend(score(run, tasks) for run in arm.runs)
-    return dict(sorted(found.items()))
+                found.setdefault(flops, {}).update({run["seed"]: score(run, tasks) for run in arm.runs})
+    return {flops: list(scores.values()) for flops, scores in sorted(found.items())}
 
 
 def score(run: Mapping[str, Any], tasks: Sequence[str]) -> float:
