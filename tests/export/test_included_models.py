@@ -109,6 +109,10 @@ def test_an_onnx_export_says_which_network_it_is(
 ) -> None:
     pytest.importorskip("onnxruntime")
     assert main(["export", "wiki-tiny", "--to", "onnx", "--out", str(tmp_path / "one")]) == 0
-    assert "for the encoder give wiki-tiny/encoder" in caplog.text
+    assert "the discriminator alone was exported; beside it is" in caplog.text
+    caplog.clear()
     assert main(["export", "wiki-tiny/encoder", "--to", "onnx", "--out", str(tmp_path / "two")]) == 0
     assert "(masked language model, " in capsys.readouterr().out
+    whole = str(find_model("wiki-tiny").parent)
+    assert main(["export", whole, "--to", "onnx", "--part", "encoder", "--out", str(tmp_path / "three")]) == 0
+    assert "alone" not in caplog.text

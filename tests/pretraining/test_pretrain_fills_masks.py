@@ -10,12 +10,16 @@ from small_run import config
 
 import electra
 from electra.cli import main
+from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export.huggingface import _rounded
 from electra.export.loading import find_generator, find_masked_lm, load_pretrained
 from electra.export.parity import TOLERANCE
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
 from electra.pretraining.run import pretrain
+from electra.pretraining.vocabulary_transfer import find_sources
 
 MODERN = "model.kind=modernbert", "model.type_vocabulary_size=1", "packing.one_segment_share=1.0"
 
@@ -61,33 +65,56 @@ def continue_without_training(data: Path, out: Path, model: Path | str, *overrid
     return pretrain(config(data, out, *MODERN, *PLUS, *still, *overrides)).run
 
 
-@pytest.mark.parametrize("transfer", [False, True])
-def test_a_network_with_both_heads_is_continued_with_both(
-    transfer: bool, data_folder: Path, tmp_path: Path
-) -> None:
-    first = pretrain(config(data_folder, tmp_path / "first", *MODERN, *PLUS)).run
-    expected = filling_head(first)
-    vocabulary = ["init.vocabulary=transfer"] if transfer else []  # to the same one, so that nothing changes
-    for name, model in (("run", first), ("network", first / "export" / "discriminator")):
-        run = continue_without_training(data_folder, tmp_path / name, model, *vocabulary)
-        for key, tensor in filling_head(run).items():
-            torch.testing.assert_close(tensor, expected[key], rtol=0, atol=1e-6)
-        assert "the head that fills masks is pre-trained" in (run / "log.txt").read_text()
+@pytest.fixture(scope="module")
+def plus(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretrain(config(data_folder, tmp_path_factory.mktemp("runs") / "plus", *MODERN, *PLUS)).run
 
 
-def test_a_masked_language_model_keeps_its_head(data_folder: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def masked(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = "objective.kind=masked-lm", "train.steps=2"
-    masked = pretrain(config(data_folder, tmp_path / "masked", *MODERN, *settings)).run
-    run = continue_without_training(data_folder, tmp_path / "run", masked)
+    return pretrain(config(data_folder, tmp_path_factory.mktemp("runs") / "masked", *MODERN, *settings)).run
+
+
+@pytest.mark.parametrize("source", ["run", "export/discriminator", "masked"])
+def test_a_network_is_continued_with_its_head(
+    source: str, plus: Path, masked: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    model = masked if source == "masked" else plus if source == "run" else plus / source
+    run = continue_without_training(data_folder, tmp_path / "run", model)
     for key, tensor in filling_head(run).items():
-        torch.testing.assert_close(tensor, filling_head(masked)[key], rtol=0, atol=1e-6)
-    assert "not used of" not in (run / "log.txt").read_text()
+        expected = filling_head(masked if source == "masked" else plus)[key]
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=1e-6)
+    log = (run / "log.txt").read_text()
+    assert "the head that fills masks is pre-trained" in log and "not used of" not in log
+
+
+@pytest.mark.parametrize("source", ["plus", "masked"])
+def test_its_bias_is_transferred_to_another_vocabulary_once(
+    source: str, plus: Path, masked: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    prepare(PrepareConfig(corpus=(str(corpus_file),), out=data, model="bpe", vocabulary_size=700, workers=1))
+    first = plus if source == "plus" else masked
+    run = continue_without_training(data, tmp_path / "run", first, "init.vocabulary=transfer")
+    old = filling_head(first)
+    tokenizers = (load_tokenizer(folder / "export/encoder/tokenizer.json") for folder in (first, run))
+    means = [
+        torch.stack([old["bias"][piece] for piece in pieces]).mean() if pieces else old["bias"].mean()
+        for pieces in find_sources(*tokenizers).pieces
+    ]
+    new = filling_head(run)
+    assert len(means) == len(new["bias"]) != len(old["bias"])
+    torch.testing.assert_close(new.pop("bias"), torch.stack(means), rtol=0, atol=1e-6)
+    for key, tensor in new.items():
+        torch.testing.assert_close(tensor, old[key], rtol=0, atol=1e-6)
 
 
 def test_the_head_of_another_network_beside_it_is_not_taken(
-    data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    plus: Path, data_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = pretrain(config(data_folder, tmp_path / "first", *MODERN, *PLUS)).run
+    first = tmp_path / "first"
+    shutil.copytree(plus, first)
     other = pretrain(config(data_folder, tmp_path / "other", *MODERN, *PLUS, "train.seed=1")).run
     shutil.rmtree(first / "export" / "encoder")
     run = continue_without_training(data_folder, tmp_path / "without", first)

@@ -101,12 +101,13 @@ def export_onnx(
         folder = find_model(model)
         if out is None and not path.is_dir():
             raise ConfigError(f"{model} is not a local folder to write into; give --out FOLDER")
-        beside = [name for name in NETWORKS if name != folder.name and is_model_folder(folder.parent / name)]
-        if folder != path and beside and folder.name in NETWORKS:
-            logger.info(
-                "exported is the %s alone; for the %s give %s", folder.name, beside[0], f"{model}/{beside[0]}"
-            )
-        return OnnxResult([export(folder, out or path / name)])
+        exported = export(folder, out or path / name)
+        others = [
+            str(one) for other in NETWORKS if is_model_folder(one := folder.parent / other) and one != folder
+        ]
+        if part == "model" and path.name != folder.name and folder.name in NETWORKS and others:
+            logger.info("the %s alone was exported; beside it is %s", folder.name, " and ".join(others))
+        return OnnxResult([exported])
     out = out or path / "export" / name
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already; give another --out, or remove it")

@@ -28,7 +28,6 @@ from electra.data.shards import MANIFEST, SPLITS, TOKENIZER, TokenData, read_man
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer, vocabulary_size
 from electra.errors import DataError
 from electra.export.included_models import find_included
-from electra.export.loading import find_model
 from electra.preparation.config import PrepareConfig
 from electra.preparation.corpus import STANDARD_INPUT, Source, find_sources, remove_spool
 from electra.preparation.deduplication import SeenHashes
@@ -92,7 +91,9 @@ def load_given_tokenizer(config: PrepareConfig) -> Tokenizer | None:
     """Return the tokenizer that the settings name; None: one is trained."""
     if config.tokenizer is None:
         return None
-    path = find_model(config.tokenizer) if find_included(config.tokenizer) else config.tokenizer
+    path = config.tokenizer
+    if included := find_included(path):
+        path = included if (included / TOKENIZER).is_file() else included / "discriminator"
     return load_tokenizer(path, lowercase=config.lowercase, strip_accents=config.strip_accents)
 
 

@@ -39,8 +39,10 @@ class InitConfig:
     run; only model.max_positions, model.rope_theta and model.local_rope_theta of rotary positions may differ. The
     other settings of [init] are ignored, so that RUN/config.toml can be the config of the second stage."""
     discriminator: str | None = None
-    """Pre-trained network to start from: an export, a run, or a Hugging Face folder or id
-    (docs/guides/checkpoints.md lists the types). For masked-lm, its encoder. [model] gets its shape."""
+    """Pre-trained network to start from: an export, a run, a Hugging Face folder or id
+    (docs/guides/checkpoints.md lists the types), or the included model wiki-tiny. For masked-lm, its encoder.
+    [model] gets its shape. A run that fills masks without a generator keeps the network's head for that: its
+    masked-LM head, or that of the folder encoder beside it."""
     generator: str | None = None
     """The same for the generator, with its masked-LM head. Default: a new generator, as in [generator]. To
     continue a generator, give init.discriminator, too, unless objective.fakes is frozen."""

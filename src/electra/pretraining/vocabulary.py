@@ -6,12 +6,12 @@ from dataclasses import replace
 from tokenizers import Tokenizer
 
 from electra.data.shards import TokenData
-from electra.data.tokenizer import describe_tokenizer, load_tokenizer
+from electra.data.tokenizer import describe_tokenizer, load_tokenizer, vocabulary_size
 from electra.errors import ConfigError, DataError
 from electra.export.loading import find_model
 from electra.modeling.encoders.base import EncoderConfig
 from electra.pretraining.config import PretrainConfig
-from electra.pretraining.vocabulary_transfer import find_sources, with_tokenizer
+from electra.pretraining.vocabulary_transfer import find_sources, transfer_bias, with_tokenizer
 from electra.pretraining.warm_start import WarmStart
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def with_vocabulary_transfer(start: WarmStart, data: TokenData, config: Pretrain
         DataError: the vocabularies differ, and `init.vocabulary` is same; or a tokenizer cannot be compared.
     """
     init = config.init
-    networks = {name: getattr(start, name) for name in ("discriminator", "masked_lm", "generator")}
+    networks = {"discriminator": start.discriminator, "generator": start.generator}
     tokenizer, notes = load_tokenizer(data.tokenizer_path), list(start.notes)
     if start.first_stage is not None:
         path = start.first_stage.tokenizer_json
@@ -52,15 +52,19 @@ def with_vocabulary_transfer(start: WarmStart, data: TokenData, config: Pretrain
     for name, pretrained in networks.items():
         if pretrained is None:
             continue
-        source = getattr(init, name, None) or str(init.discriminator)
+        source = getattr(init, name) or str(init.discriminator)
         if init.vocabulary == "same":
             hint = f"{find_model(source)}, or give it the vocabulary of the data with --init.vocabulary transfer"
             _check_vocabulary(pretrained.tokenizer, tokenizer, data, source, hint)
             continue
         sources = find_sources(pretrained.tokenizer, tokenizer, fresh=init.vocabulary == "fresh")
+        if name == "discriminator" and start.masked_lm_head is not None:
+            transfer_bias(start.masked_lm_head, sources, used=vocabulary_size(pretrained.tokenizer))
         networks[name] = with_tokenizer(pretrained, tokenizer, sources, seed=config.train.seed)
         notes.append(f"vocabulary of {source} ({init.vocabulary}): {sources}")
-    return replace(start, **networks, notes=tuple(dict.fromkeys(notes)))
+    return replace(
+        start, discriminator=networks["discriminator"], generator=networks["generator"], notes=tuple(notes)
+    )
 
 
 def _check_vocabulary(

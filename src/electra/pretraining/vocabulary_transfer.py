@@ -97,9 +97,21 @@ def with_tokenizer(pretrained: Pretrained, tokenizer: Tokenizer, sources: RowSou
     _replace_table(encoder, _combine(table_VE, sources, drawn_WE))
     if isinstance(bias_V := getattr(head, "bias", None), nn.Parameter) and len(bias_V) == len(table_VE):
         assert head is not None
-        average_W1 = bias_V[:used_V].mean().expand(len(sources.pieces), 1)
-        head.bias = nn.Parameter(_combine(bias_V.detach()[:, None], sources, average_W1)[:, 0].contiguous())
+        transfer_bias(head, sources, used=used_V)
     return replace(pretrained, tokenizer=tokenizer)
+
+
+@torch.no_grad()
+def transfer_bias(head: nn.Module, sources: RowSources, *, used: int) -> None:
+    """Replace the bias of a head, a number for each token, by one for another tokenizer.
+
+    Args:
+        used: size of the old vocabulary; the bias may have more numbers, which were not trained.
+    """
+    bias_V = head.bias
+    assert isinstance(bias_V, nn.Parameter)
+    average_W1 = bias_V[:used].mean().expand(len(sources.pieces), 1)
+    head.bias = nn.Parameter(_combine(bias_V.detach()[:, None], sources, average_W1)[:, 0].contiguous())
 
 
 def _combine(values_VE: Tensor, sources: RowSources, otherwise_WE: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from electra.modeling.sharing import load_standalone
 from electra.objectives.base import ExportableNetwork, Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, scores_of
 from electra.pretraining.config import InitConfig, PretrainConfig
-from electra.pretraining.masked_lm_head import initialize_masked_lm_head, load_masked_lm
+from electra.pretraining.masked_lm_head import initialize_masked_lm_head, load_masked_lm_head
 from electra.pretraining.second_stage import FirstStage, load_first_stage, load_weights, with_shapes_of_first_stage
 from electra.registry import encoders
 
@@ -37,13 +37,13 @@ class WarmStart:
 
     Attributes:
         discriminator, generator: None: a new network.
-        masked_lm: the discriminator with a head that fills masks, if the run trains one; None: a new head.
+        masked_lm_head: of the discriminator, if the run trains such a head; None: a new one.
         first_stage: the run whose weights are taken.
         notes: what was changed in them, for the log of the run.
     """
 
     discriminator: Pretrained | None = None
-    masked_lm: Pretrained | None = None
+    masked_lm_head: MaskedLanguageModelHead | None = None
     generator: Pretrained | None = None
     first_stage: FirstStage | None = None
     notes: tuple[str, ...] = ()
@@ -90,18 +90,16 @@ def load_warm_start(config: PretrainConfig) -> WarmStart:
     init = config.init
     if init.from_ is not None:
         return WarmStart(first_stage=load_first_stage(init.from_))
-    discriminator = masked_lm = None
-    if init.discriminator is not None:
-        discriminator = load_pretrained(init.discriminator)
-        if config.objective.exports_masked_lm:
-            masked_lm = load_masked_lm(init.discriminator, discriminator)
-        if init.generator_layers:
-            start = _with_copied_generator(discriminator, init.generator_layers, str(init.discriminator))
-            return replace(start, masked_lm=masked_lm)
-        if masked_lm is not None and isinstance(discriminator.head, MaskedLanguageModelHead):
-            discriminator = replace(discriminator, head=None)  # it is used, but not for detection
+    discriminator = None if init.discriminator is None else load_pretrained(init.discriminator)
+    if discriminator is not None and init.generator_layers:
+        return _with_copied_generator(discriminator, init.generator_layers, str(init.discriminator))
+    if init.discriminator is not None and discriminator is not None and config.objective.exports_masked_lm:
+        head = load_masked_lm_head(init.discriminator, discriminator)
+        if head is discriminator.head:  # it is not for detection
+            discriminator = replace(discriminator, head=None)
+        return WarmStart(discriminator, head)
     if init.generator is None:
-        return WarmStart(discriminator, masked_lm)
+        return WarmStart(discriminator)
     generator = load_pretrained(_generator_folder(init.generator))
     if not isinstance(generator.head, MaskedLanguageModelHead):
         what = "has no head" if generator.head is None else "is a discriminator"
@@ -115,7 +113,7 @@ def load_warm_start(config: PretrainConfig) -> WarmStart:
         raise CheckpointError(
             f"init.generator: the head of {init.generator} has another activation than GELU, which generators have"
         )
-    return WarmStart(discriminator, masked_lm, generator)
+    return WarmStart(discriminator, generator=generator)
 
 
 def _with_copied_generator(discriminator: Pretrained, layers: int, name: str) -> WarmStart:
@@ -238,7 +236,7 @@ def initialize(objective: Objective, config: PretrainConfig, data: TokenData, st
             keep_tables=start.generator is not None,
         )  # fmt: skip
         if config.objective.exports_masked_lm:
-            initialize_masked_lm_head(networks["encoder"], start.masked_lm)
+            initialize_masked_lm_head(networks["encoder"], start.masked_lm_head)
         return
     encoders = list({id(network.encoder): network.encoder for network in networks.values()}.values())
     if init.token_table == "cooccurrence":

@@ -46,7 +46,7 @@ class ScoredText:
         logits: that each token was replaced, float32.
         word_ids: the index of the word that each token belongs to, as the tokenizer splits words. None: each
             token is a word.
-        unknown: number of tokens that are not in the vocabulary; their logits mean nothing.
+        unknown_count: number of tokens that are not in the vocabulary; their logits mean nothing.
     """
 
     text: str
@@ -54,7 +54,7 @@ class ScoredText:
     offsets: list[tuple[int, int]]
     logits: NDArray[np.float32]
     word_ids: Sequence[int | None] | None = None
-    unknown: int = 0
+    unknown_count: int = 0
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
@@ -213,7 +213,7 @@ class Scorer:
             done += len(chunk)
             windowed += self.batcher.count_windowed(len(scored.tokens) for scored in results)
             tokens += sum(len(scored.tokens) for scored in results)
-            unknown += sum(scored.unknown for scored in results)
+            unknown += sum(scored.unknown_count for scored in results)
         warn_of_unknown(unknown, tokens)
         if windowed:
             logger.info(
@@ -238,10 +238,11 @@ class Scorer:
 
 
 def warn_of_unknown(unknown: int, tokens: int) -> None:
-    """Warn that some tokens were read as the unknown token, whatever they are."""
+    """Warn that some tokens were read as the unknown token, whatever stands there."""
     if unknown:
         logger.warning(
-            "%s of %s tokens are not in the vocabulary of the model; what is printed for them means nothing",
+            "%s of %s tokens are not in the vocabulary of the model and were read as unknown; their scores say "
+            "nothing about the text there",
             f"{unknown:,}", f"{tokens:,}",
         )  # fmt: skip
 

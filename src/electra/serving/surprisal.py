@@ -2,8 +2,8 @@
 
 The surprisal of a word is the sum over its tokens of -log p(token | the text with this token and the later ones of
 the word masked), in nats (Kauf and Ivanova 2023). Each token costs one pass over its text, where a discriminator
-reads all tokens in one; in return, the network does not see the word that it judges. The surprisal of a word that
-the tokenizer does not know is that of its unknown token.
+reads all tokens in one; in return, the network does not see the word that it judges. A word that the
+tokenizer does not know is read as the unknown token, whose surprisal says nothing about the word.
 """
 
 import logging
@@ -45,16 +45,16 @@ class SurprisalText:
         words: as they are in the text, split as the tokenizer does it: for WordPiece a punctuation mark is a word.
         offsets: the characters of each word, `text[start:end]`; they do not overlap.
         surprisals: of each word, in nats, float32.
-        tokens: number of tokens of the text.
-        unknown: number of those that are not in the vocabulary; the surprisals of their words mean nothing.
+        token_count: number of tokens of the text.
+        unknown_count: number of those that are not in the vocabulary; the surprisals of their words mean nothing.
     """
 
     text: str
     words: list[str]
     offsets: list[tuple[int, int]]
     surprisals: NDArray[np.float32]
-    tokens: int = 0
-    unknown: int = 0
+    token_count: int
+    unknown_count: int
 
     def fields(self) -> dict[str, Any]:
         """Words, offsets and surprisals for JSON."""
@@ -140,8 +140,8 @@ class SurprisalScorer:
             results = self(chunk)
             yield from results
             done += len(chunk)
-            tokens += sum(scored.tokens for scored in results)
-            unknown += sum(scored.unknown for scored in results)
+            tokens += sum(scored.token_count for scored in results)
+            unknown += sum(scored.unknown_count for scored in results)
         warn_of_unknown(unknown, tokens)
 
 
