@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from rich.text import Text
 
-from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.objectives.config import DEFAULT_OBJECTIVE
 from electra.serving.backends import (
@@ -171,7 +170,6 @@ class Scorer:
         self.objective = loaded.objective or DEFAULT_OBJECTIVE
         self.calibration = calibration
         self.tokenizer = loaded.tokenizer
-        self.unknown_id = special_tokens(loaded.tokenizer).unknown
         self.backend = build_backend(loaded, device)
         self.batcher = Batcher(loaded, device=self.backend.device, long=long)
 
@@ -195,7 +193,7 @@ class Scorer:
         for text, encoding, logits_L in zip(texts, encodings, logits, strict=True):
             offsets = without_leading_blanks(text, encoding.offsets)
             tokens = [text[start:end] for start, end in offsets]
-            unknown = encoding.ids.count(self.unknown_id)
+            unknown = encoding.ids.count(self.batcher.special.unknown)
             results.append(ScoredText(text, tokens, offsets, logits_L, encoding.word_ids, unknown))
         return results
 

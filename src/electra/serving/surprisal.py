@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from rich.text import Text
 from tokenizers import Encoding
 
-from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.loading import find_masked_lm
 from electra.export.onnx.model import OnnxModel
@@ -108,7 +107,7 @@ class SurprisalScorer:
             )
         predictor = MaskedTokenPredictor(loaded, device=device)
         self.tokenizer = predictor.tokenizer
-        self.unknown_id = special_tokens(predictor.tokenizer).unknown
+        self.unknown_id = predictor.batcher.special.unknown
         self.likelihoods = MaskedLikelihoodScorer(predictor)
 
     def __call__(self, texts: Sequence[str]) -> list[SurprisalText]:
