@@ -75,8 +75,9 @@ def test_a_long_text_is_read_in_windows(scorer) -> None:  # type: ignore[no-unty
     np.testing.assert_allclose(result.probabilities, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_tokens_are_pieces_of_the_text(tmp_path, kind) -> None:  # type: ignore[no-untyped-def]
+def test_tokens_are_pieces_of_the_text(tmp_path, kind, pieces) -> None:  # type: ignore[no-untyped-def]
     scorer = Scorer(write_model(tmp_path / kind, kind=kind), device="cpu")
     text = "The  CAT naïves\tCafé 中文 😀 sat"
     [result] = scorer([text])
@@ -85,7 +86,9 @@ def test_tokens_are_pieces_of_the_text(tmp_path, kind) -> None:  # type: ignore[
     visible = {i for start, end in result.offsets for i in range(start, end)}
     assert {i for i, c in enumerate(text) if not c.isspace()} <= visible
     assert not any(token != token.lstrip() for token in result.tokens if not token.isspace())
-    without_marks = re.sub(r"\[(\S+) (?:\.\d\d|1\.00)\]", r"\1", result.colored().plain)
+    without_marks = re.sub(
+        r"\[(\S+) (?:\.\d\d|1\.00)\]", r"\1", result.render(pieces=pieces).plain.splitlines()[0]
+    )
     assert without_marks == text, "blanks are kept, and a character of several tokens is there once"
 
 
@@ -123,6 +126,17 @@ def test_color_grows_with_the_probability() -> None:
     assert greens == sorted(greens, reverse=True) and len(set(greens)) == 4
     text = color_tokens(["a", "b", "c"], [0.0, 0.2, 0.9])
     assert [(text.plain[span.start : span.end]) for span in text.spans] == ["b", "[c .90]"]
+
+
+def test_a_word_of_several_tokens_has_their_highest_probability() -> None:
+    probabilities = np.array([0.37, 0.96, 0.41, 0.02, 0.6, 0.1], "f4")
+    logits = np.log(probabilities / (1 - probabilities))
+    text = "banana on b c"
+    spans = [(0, 1), (1, 3), (3, 6), (7, 9), (10, 11), (12, 13)]
+    tokens = [text[start:end] for start, end in spans]
+    scored = ScoredText(text, tokens, spans, logits, [0, 0, 0, 1, 2, 2])
+    assert scored.render().plain.splitlines()[0] == "[banana .96] on [b .60] c", "a blank ends a word"
+    assert scored.render(pieces=True).plain.splitlines()[0] == "b[an .96]ana on [b .60] c"
 
 
 def test_listed_words_are_whole_and_punctuation_is_quoted() -> None:

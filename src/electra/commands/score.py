@@ -17,6 +17,8 @@ from electra.errors import CheckpointError
 from electra.serving.text_files import Lines, WrittenFile, check_suffix, read_texts, write_lines
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from electra.serving.calibration import Calibration
     from electra.serving.scorer import ScoredText
     from electra.serving.surprisal import SurprisalText
@@ -39,6 +41,9 @@ class ScoreConfig:
     .zst; - for standard input."""
     text_column: str | None = None
     """Column or key of the text in the input file. Default: detected."""
+    pieces: bool = False
+    """Show each token of a word. Default: a word of several tokens is shown with the highest of their
+    probabilities."""
     json: bool = False
     """Print one JSON object per text: text, tokens, offsets (in characters) and probabilities; with
     --calibrated also the calibration."""
@@ -72,25 +77,28 @@ class ScoreConfig:
             yield "--prior: applies to calibrated probabilities; give --calibrated, too"
         if self.calibrated and self.electric:
             yield "--calibrated: corrects probabilities, and --electric gives none; leave one of them out"
-        others = [name for name in ("calibrated", "electric", "long") if getattr(self, name)]
+        others = [name for name in ("calibrated", "electric", "long", "pieces") if getattr(self, name)]
         if self.surprisal and others:
-            yield f"--surprisal: is not possible with --{others[0].replace('_', '-')}; leave one of them out"
+            yield f"--surprisal: is not possible with --{others[0]}; leave one of them out"
+        if self.pieces and (self.json or self.electric):
+            yield "--pieces: is about what is shown; JSON and --electric always have each token"
 
 
 @dataclass(frozen=True)
 class ScoredTexts:
-    """Scored texts, printed in color."""
+    """Scored texts, and how they are printed."""
 
     texts: list[ScoredText] | list[SurprisalText]
+    printed: list[Text]
 
     def __rich__(self) -> RenderableType:
-        return Group(*self.texts)
+        return Group(*self.printed)
 
 
 def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
-    """Show the probability that a token was replaced, for each token of a text.
+    """Show the probability that a word was replaced, for each word of a text.
 
-    The higher the probability, the stronger the color. From .5, a token is also in brackets: [word .93].
+    The higher the probability, the stronger the color. From .5, a word is also in brackets: [word .93].
 
     Examples:
         electra score RUN "The chef ate the meal in the kitchen." "A second text."
@@ -117,27 +125,31 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
     def format_line(scored: ScoredText) -> str:
         if config.json:
             return _likelihood_json(scored) if config.electric else _probability_json(scored, calibration)
-        return _likelihood_line(scored) if config.electric else str(scored)
+        return _likelihood_line(scored) if config.electric else scored.render(pieces=config.pieces).plain
 
     results = scorer.stream(texts)
     if config.output is not None:
         return WrittenFile(write_lines(config.output, map(format_line, results)), "scored text", config.output)
     if config.json or config.electric:
         return Lines(list(map(format_line, results)))
-    return ScoredTexts(list(results))
+    scored_texts = list(results)
+    return ScoredTexts(scored_texts, [scored.render(pieces=config.pieces) for scored in scored_texts])
 
 
 def _score_surprisal(config: ScoreConfig, texts: Iterator[str]) -> ScoredTexts | Lines | WrittenFile:
     from electra.serving.surprisal import SurprisalScorer
 
     results = SurprisalScorer(config.model, max_length=config.max_length).stream(texts)
+    if config.output is None and not config.json:
+        scored_texts = list(results)
+        return ScoredTexts(scored_texts, [scored.render() for scored in scored_texts])
     lines = (
         json.dumps({"text": one.text, **one.fields()}, ensure_ascii=False) if config.json else str(one)
         for one in results
     )
     if config.output is not None:
         return WrittenFile(write_lines(config.output, lines), "scored text", config.output)
-    return Lines(list(lines)) if config.json else ScoredTexts(list(results))
+    return Lines(list(lines))
 
 
 def _probability_json(scored: ScoredText, calibration: Calibration | None) -> str:

@@ -89,44 +89,49 @@ class ScoredText:
         }
 
     def __rich__(self) -> Text:
-        return self.colored().append(self._most_likely_replaced(), "dim")
+        return self.render()
 
     def __str__(self) -> str:
-        return self.__rich__().plain
+        return self.render().plain
 
-    def colored(self) -> Text:
-        """The text, with each token colored by its probability."""
-        spans: list[tuple[int, int]] = []
-        probabilities: list[float] = []
-        for span, probability in zip(self.offsets, map(float, self.probabilities), strict=True):
-            if spans and span[0] < spans[-1][1]:  # another piece of the same character
-                spans[-1] = spans[-1][0], max(spans[-1][1], span[1])
-                probabilities[-1] = max(probabilities[-1], probability)
-            else:
-                spans.append(span)
-                probabilities.append(probability)
-        ends = [0, *(end for _, end in spans)]
-        starts = [*(start for start, _ in spans), len(self.text)]
+    def render(self, *, pieces: bool = False) -> Text:
+        """The text, with each word (or token: `pieces`) colored by its probability, and the likeliest words."""
+        spans = self._pieces() if pieces else self.words()
+        ends = [0, *(end for _, end, _ in spans)]
+        starts = [*(start for start, _, _ in spans), len(self.text)]
         separators = [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
-        return color_tokens([self.text[start:end] for start, end in spans], probabilities, separators=separators)
+        shown, probabilities = [self.text[start:end] for start, end, _ in spans], [span[2] for span in spans]
+        return color_tokens(shown, probabilities, separators=separators).append(self._most_likely(), "dim")
 
-    def _most_likely_replaced(self) -> str:
-        """The line with the most likely replaced words. A word has the highest probability of its tokens."""
-        tokens_of_word: dict[tuple[int | None, int], list[int]] = {}
-        for i in range(len(self.tokens)):
-            word = None if self.word_ids is None else self.word_ids[i]
-            tokens_of_word.setdefault((None, i) if word is None else (word, 0), []).append(i)
-        words = [
-            (
-                self.text[self.offsets[each[0]][0] : self.offsets[each[-1]][1]],
-                float(self.probabilities[each].max()),
-            )
-            for each in tokens_of_word.values()
-        ]
-        highest = sorted((word for word in words if not word[0].isspace()), key=lambda word: -word[1])[
-            :LISTED_WORDS
-        ]
-        listed = ", ".join(f"{quoted(word)} {format_probability(probability)}" for word, probability in highest)
+    def words(self) -> list[tuple[int, int, float]]:
+        """Start, end and probability of each word, the highest of its tokens. No word has a blank within."""
+        joined = [False] * len(self.tokens)
+        ids = self.word_ids or [None] * len(self.tokens)
+        for i in range(1, len(self.tokens)):
+            same_word = ids[i] is not None and ids[i] == ids[i - 1]
+            adjacent = self.offsets[i][0] <= self.offsets[i - 1][1] and not self.tokens[i - 1].isspace()
+            joined[i] = same_word and adjacent
+        return self._join(joined)
+
+    def _pieces(self) -> list[tuple[int, int, float]]:
+        """Start, end and probability of each token; those of one character are joined."""
+        return self._join([False] * len(self.tokens))
+
+    def _join(self, joined: Sequence[bool]) -> list[tuple[int, int, float]]:
+        """Spans of tokens, of which some belong to the one before, as those do that are of the same character."""
+        spans: list[tuple[int, int, float]] = []
+        for (start, end), value, same in zip(self.offsets, map(float, self.probabilities), joined, strict=True):
+            if spans and (same or start < spans[-1][1]):
+                first, last, highest = spans[-1]
+                spans[-1] = first, max(last, end), max(highest, value)
+            else:
+                spans.append((start, end, value))
+        return spans
+
+    def _most_likely(self) -> str:
+        words = [(self.text[start:end], probability) for start, end, probability in self.words()]
+        highest = sorted((word for word in words if not word[0].isspace()), key=lambda word: -word[1])
+        listed = ", ".join(f"{quoted(word)} {format_probability(value)}" for word, value in highest[:LISTED_WORDS])
         return f"\n  most likely replaced: {listed}" if listed else ""
 
 

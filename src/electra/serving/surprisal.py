@@ -60,6 +60,13 @@ class SurprisalText:
         return {"words": self.words, "offsets": self.offsets, "surprisals": round_values(self.surprisals)}
 
     def __rich__(self) -> Text:
+        return self.render()
+
+    def __str__(self) -> str:
+        return self.render().plain
+
+    def render(self) -> Text:
+        """The text, with each word colored by its surprisal, and the most surprising words."""
         ends = [0, *(end for _, end in self.offsets)]
         starts = [*(start for start, _ in self.offsets), len(self.text)]
         separators = [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
@@ -67,9 +74,6 @@ class SurprisalText:
         labels = [f"{surprisal:.1f}" for surprisal in self.surprisals]
         text = color_tokens(self.words, strengths, separators=separators, labels=labels)
         return text.append(self._most_surprising(), "dim")
-
-    def __str__(self) -> str:
-        return self.__rich__().plain
 
     def _most_surprising(self) -> str:
         order = np.argsort(-self.surprisals, kind="stable")[:LISTED_WORDS]
