@@ -316,17 +316,18 @@ def test_a_file_may_be_named_without_a_folder(
 def test_each_seed_has_its_own_sample(
     model: str, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = []
+    drawn: dict[int, Any] = {}
 
-    def record(*arguments: Any, **others: Any) -> Any:
-        drawn.append(subsample(*arguments, **others))
-        return drawn[-1]
+    def record(*arguments: Any, seed: int, **others: Any) -> Any:
+        drawn[seed] = subsample(*arguments, seed=seed, **others)
+        return drawn[seed]
 
     monkeypatch.setattr("electra.finetuning.setup.subsample", record)
     for name, more in (("shots", {"data__shots": 20}), ("fraction", {"data__fraction": 0.1})):
         result = tune(model, easy, tmp_path / name, **more, seeds=2)
         assert [seed.steps for seed in result.seeds] == [6, 6]
-    assert len(drawn) == 4 and drawn[0] != drawn[1] and drawn[2] != drawn[3]
+        assert drawn.keys() == {0, 1} and drawn[0] != drawn[1]
+        drawn.clear()
 
 
 def glue(folder: Path) -> Path:

@@ -1,5 +1,6 @@
 """The config of a fine-tuning, and the defaults that depend on the task and on the size of the model."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -21,6 +22,9 @@ from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.task_model import Reduction
 from electra.training.config import AdamWConfig, LoopConfig, OptimizerConfig, TrackingConfig
 
+LEAST_STEPS = 300
+"""A run has so many epochs by default that it has this number of steps; with fewer, an encoder hardly learns a
+task."""
 SMALL, LARGE = 256, 1024
 """Models up to, or from, these hidden sizes have the default settings of ELECTRA-Small, or of ELECTRA-Large."""
 
@@ -58,7 +62,8 @@ class FinetuneTrainConfig(LoopConfig):
     batch_size: PositiveInt = 32
     """Rows per step."""
     epochs: NonNegativeFloat = 0.0
-    """Passes over the training data. 0: 3, or the paper's number for some tasks (RTE and STS-B 10, SQuAD 2)."""
+    """Passes over the training data. 0: 3, or the paper's number for some tasks (RTE and STS-B 10, SQuAD 2), and
+    more if the examples are few: as many as make 300 steps."""
     dropout: DropoutProbability = 0.1
     """Dropout in the encoder and before the head, whatever the dropout of pre-training."""
 
@@ -119,11 +124,18 @@ def load_task_config(settings: Mapping[str, Any], source: Path | None = None) ->
 
 
 def resolve(
-    config: FinetuneConfig, encoder: EncoderConfig, task: Task, *, longest: int, trained_length: int | None = None
+    config: FinetuneConfig,
+    encoder: EncoderConfig,
+    task: Task,
+    *,
+    examples: int,
+    longest: int,
+    trained_length: int | None = None,
 ) -> FinetuneConfig:
-    """Return the config with the defaults that depend on the task and on the size of the model.
+    """Return the config with the defaults that depend on the task, its size, and the size of the model.
 
     Args:
+        examples: number of examples that a seed trains on.
         longest: maximum number of tokens that the model reads.
         trained_length: length of the rows of long texts; None: `longest`.
 
@@ -153,6 +165,12 @@ def resolve(
     return replace(
         config,
         optimizer=optimizer,
-        train=replace(config.train, epochs=config.train.epochs or task.default_epochs),
+        train=replace(config.train, epochs=config.train.epochs or _default_epochs(config, task, examples)),
         data=replace(config.data, max_length=min(config.data.max_length or max_length, longest)),
     )
+
+
+def _default_epochs(config: FinetuneConfig, task: Task, examples: int) -> float:
+    """The epochs of the task, or as many as make `LEAST_STEPS` steps."""
+    steps_per_epoch = math.ceil(examples / config.train.batch_size)
+    return max(task.default_epochs, math.ceil(LEAST_STEPS / steps_per_epoch))

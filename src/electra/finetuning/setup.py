@@ -3,9 +3,10 @@
 import hashlib
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import Any
 
 import torch
 
@@ -88,10 +89,12 @@ class FinetuneSetup:
         data, task = self.config.data, self.task
         if data.fraction == 1 and not data.shots:
             return self.rows["train"]
-        examples = task.splits["train"]
-        sample = subsample(examples, fraction=data.fraction, shots=data.shots, seed=seed)
-        logger.info("seed %s uses %s of the %s training examples", seed, f"{len(sample):,}", f"{len(examples):,}")
-        return task.problem.encode(task.training_examples(sample), self.input_spec)
+        sample = sample_training_examples(self.config, task, seed)
+        logger.info(
+            "seed %s uses %s of the %s training examples", seed, f"{len(sample):,}",
+            f"{len(task.training_examples(task.splits['train'])):,}",
+        )  # fmt: skip
+        return task.problem.encode(sample, self.input_spec)
 
     def timed_step(self) -> Callable[[], None]:
         """Return a function that makes a forward and a backward pass. Its first call builds the model."""
@@ -109,6 +112,12 @@ class FinetuneSetup:
         return step
 
 
+def sample_training_examples(config: FinetuneConfig, task: Task, seed: int) -> Sequence[Any]:
+    """The examples that a seed trains on, with the swapped pairs of a symmetric task."""
+    data, examples = config.data, task.splits["train"]
+    return task.training_examples(subsample(examples, fraction=data.fraction, shots=data.shots, seed=seed))
+
+
 def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     """Load the task and the encoder, encode the examples, and resolve the config.
 
@@ -123,6 +132,7 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     pretrained = load_pretrained(model)
     config = resolve(
         config, pretrained.encoder.config, task,
+        examples=len(sample_training_examples(config, task, config.seed)),
         longest=pretrained.max_length, trained_length=pretrained.trained_length,
     )  # fmt: skip
     rows = _encode_splits(config, task, pretrained)
@@ -131,6 +141,11 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     setup = FinetuneSetup(config, task, rows, pretrained, Precision("float32", "", 0.0), device)
     precision = choose_precision(config.train.precision, device, setup.timed_step())
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
+    logger.info(
+        "learning rate %g, times %g from each block to the block below; %g epochs of %s rows a step",
+        config.optimizer.learning_rate, config.optimizer.layer_decay, config.train.epochs,
+        config.train.batch_size,
+    )  # fmt: skip
     config = replace(config, train=replace(config.train, precision=precision.name))
     return replace(setup, config=config, precision=precision)
 
