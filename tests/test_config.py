@@ -101,6 +101,15 @@ def test_all_problems_are_named_together(tmp_path: Path) -> None:
     assert "name: is missing; give --name VALUE" in message
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("lr", "optimizer.learning_rate"), ("max_steps", "train.steps"), ("mlm_probability", "masking.share")],
+)
+def test_a_name_of_other_trainers_is_understood(given: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"{given}: there is no such setting; did you mean '{meant}'"):
+        load_config(PretrainConfig, None, [f"{given}=1"])
+
+
 def test_checks_of_sections_and_of_the_whole_are_gathered() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(Train, None, ["name=x", "engine.power=0", "wagosn=2"])

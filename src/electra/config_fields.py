@@ -157,7 +157,19 @@ def convert(value: Any, hint: Any) -> Any:
     return value
 
 
+OTHER_NAMES = {
+    "bs": "batch_size", "batch": "batch_size", "per_device_train_batch_size": "batch_size",
+    "bf16": "precision", "fp16": "precision", "max_seq_length": "max_length",
+    "lr": "learning_rate", "wd": "weight_decay", "warmup": "warmup_steps", "warmup_ratio": "warmup_share",
+    "max_steps": "steps", "num_epochs": "epochs", "num_train_epochs": "epochs",
+    "logging_steps": "report_every", "mlm_probability": "share",
+}  # fmt: skip
+"""What other trainers call a setting (transformers, timm), and its name here."""
+
+
 def hint_for_other_section(cls: type[Any], key: str) -> str:
-    """Return a hint for a setting that was written in the wrong section; empty if no section has it."""
-    matches = [name for name in (setting.name for setting in settings(cls)) if name.rpartition(".")[2] == key]
+    """Return a hint for a setting that was written in the wrong section, or with the name that another trainer has
+    for it; empty if there is none."""
+    names = [setting.name for setting in settings(cls)]
+    matches = [name for name in names if name.rpartition(".")[2] in (key, OTHER_NAMES.get(key))]
     return f"; did you mean {matches[0]!r}?" if matches else ""

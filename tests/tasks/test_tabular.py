@@ -83,6 +83,7 @@ def test_no_column_is_both_texts(tmp_path: Path) -> None:
         ("review,stars,n", {"text": "reveiw"}, r"no column 'reveiw'; .* 'stars', 'n'; did you mean 'review'"),
         ("text,stars,n", {"label": "star"}, r"no column 'star'; .*did you mean 'stars'"),
         ("text,label,n", {"pair": "other"}, r"no column 'other'"),
+        ("text,n,m", {"text": "text", "label": "txt"}, r"no column 'txt'; the columns are 'text', 'n', 'm'$"),
     ],
 )  # fmt: skip
 def test_missing_columns_are_refused(header: str, columns: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -263,11 +264,21 @@ def test_files_are_found_by_their_names(tmp_path: Path) -> None:
     assert names(find_files(DataConfig(path=tmp_path / "labels.csv", test="test.parquet"))) == {
         "train": "labels.csv", "test": "test.parquet",
     }  # fmt: skip
+    (tmp_path / "unknown-test.csv").touch()
+    assert names(find_files(DataConfig(path=tmp_path)))["test"] == "test.parquet", "the first word decides"
+
+
+def test_files_are_found_by_the_last_words_of_their_names(tmp_path: Path) -> None:
+    for name in ("sts-train.tsv", "sts-dev.tsv", "sts_test.tsv"):
+        (tmp_path / name).touch()
+    assert names(find_files(DataConfig(path=tmp_path))) == {
+        "train": "sts-train.tsv", "dev": "sts-dev.tsv", "test": "sts_test.tsv",
+    }  # fmt: skip
 
 
 def test_missing_and_ambiguous_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"there is no training file; name one train\.csv, or choose one with --data\.train"
+        DataError, match=r"there is no training file; name one train\.csv, or choose the files with --data\.train"
     ):
         find_files(DataConfig(path=tmp_path))
     for name in ("train.csv", "train-2.csv", "dev.csv"):

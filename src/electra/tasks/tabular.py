@@ -23,7 +23,7 @@ SPLIT_NAMES = {
     "dev": ("dev", "devel", "valid", "validation", "val"),
     "test": ("test",),
 }
-"""The first word of the name of a split's file."""
+"""The first or the last word of the name of a split's file, as in train.csv and sts-train.tsv."""
 SPLIT_SEED = 0
 """Seed of the dev split that is taken from train: the same for all runs."""
 
@@ -119,7 +119,8 @@ def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> 
         folder, files = path, {}
         candidates = [file for file in sorted(path.iterdir()) if file.is_file() and fits(file)]
         for split, names in SPLIT_NAMES.items():
-            matching = [file for file in candidates if _first_word(file) in names]
+            matching = [file for file in candidates if _words(file)[0] in names]
+            matching = matching or [file for file in candidates if _words(file)[-1] in names]
             if len(matching) > 1 and not getattr(data, split):
                 listed = ", ".join(file.name for file in matching)
                 raise DataError(
@@ -137,8 +138,8 @@ def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> 
             files[split] = folder / name
     if "train" not in files:
         raise DataError(
-            f"{path}: there is no training file; name one train.csv, or choose one with --data.train FILE "
-            f"({known_endings(tables=True)})"
+            f"{path}: there is no training file; name one train.csv, or choose the files with --data.train FILE, "
+            f"--data.dev FILE and --data.test FILE ({known_endings(tables=True)})"
         )
     return files
 
@@ -217,5 +218,5 @@ def _check_text(value: Any, place: str, column: str) -> str:
     return value
 
 
-def _first_word(file: Path) -> str:
-    return file.name.lower().split(".")[0].replace("_", "-").split("-")[0]
+def _words(file: Path) -> list[str]:
+    return file.name.lower().split(".")[0].replace("_", "-").split("-")
