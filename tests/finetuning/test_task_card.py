@@ -12,9 +12,15 @@ from electra.tasks.question_answering import QuestionAnswering
 from electra.tasks.tagging import Tagging
 
 
-def card(problem: Problem | None = None, *, failed: str | None = None, loads_whole: bool = True) -> str:
+def card(
+    problem: Problem | None = None,
+    *,
+    base: str | None = "run discriminator",
+    failed: str | None = None,
+    loads_whole: bool = True,
+) -> str:
     made = TaskCard(
-        "chunking", problem or tagging("O", "B-NP"), 64, base="run discriminator", seed=3, failed=failed,
+        "chunking", problem or tagging("O", "B-NP"), 64, base=base, seed=3, failed=failed,
         metrics={"span_f1": 0.76521}, examples={"train": 8936, "dev": 2012}, recipe="837 steps of 32 rows.",
         loads_whole=loads_whole,
     )  # fmt: skip
@@ -36,6 +42,8 @@ def test_it_has_use_purpose_training_metrics_and_limitations() -> None:
     assert 'pipeline("token-classification", model="FOLDER")' in text
     assert "diverged" in card(failed="diverged")
     assert "BIOES" not in card(tagging("NN", "VB"))
+    text = card(base=None)
+    assert "starting from random weights." in text and "The license of the data is not stated" in text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -40,6 +40,9 @@ class FinetuneCommand:
     """Number of runs with different seeds (default: 1). The results have median, mean and standard deviation."""
     seed: int | None = None
     """First of the seeds (default: 0)."""
+    init: Literal["pretrained", "random"] | None = None
+    """Start from the weights of MODEL (the default), or from random ones in a network of its shape, to see what
+    pre-training gains."""
     init_from_task: str | None = None
     """Start from the encoder of this fine-tuning instead of MODEL (the paper starts RTE and STS-B from MNLI). With
     --task glue, give mnli: RTE and STS-B then start from the MNLI model of the same run."""
@@ -76,6 +79,8 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetuneEstim
     from electra.tasks import glue
 
     config = read_command(command)
+    if command.init_from_task is not None and config.init == "random":
+        raise ConfigError("--init random: starts from no other weights; leave --init-from-task out")
     if command.init_from_task == config.model:
         with in_option("--init-from-task"):
             find_model(config.model)
@@ -117,6 +122,7 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
     options: dict[str, Any] = {
         "model": command.model if from_mnli else command.init_from_task or command.model,
         "task": None if is_file else command.task,
+        "init": command.init,
         "kind": command.kind, "seeds": command.seeds, "seed": command.seed, "out": command.out,
         "data.path": command.data, "data.fraction": command.fraction, "data.shots": command.shots,
     }  # fmt: skip

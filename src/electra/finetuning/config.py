@@ -87,6 +87,9 @@ class FinetuneConfig:
 
     model: str = ""
     """Encoder to start from: a run, an export, or a Hugging Face folder or id of a supported type."""
+    init: Literal["pretrained", "random"] = "pretrained"
+    """Weights to start from: those of the encoder, or random ones in a network of its shape, to see what
+    pre-training gains."""
     task: str = ""
     """Name of a task (see `electra finetune --help`), or any name for your own data."""
     kind: str = "named"

@@ -82,15 +82,14 @@ def build_model_card(setup: FinetuneSetup, problem: Problem, result: SeedResult,
         loads_whole: transformers has a class for the encoder with this head.
     """
     config = setup.config
-    base = (
-        config.model if is_hub_id(config.model) and not Path(config.model).exists() else display_name(config.model)
-    )
+    is_on_hub = is_hub_id(config.model) and not Path(config.model).exists()
+    base = config.model if is_on_hub else display_name(config.model)
     return str(
         TaskCard(
             setup.task.name,
             problem,
             config.data.max_length,
-            base=base,
+            base=base if config.init == "pretrained" else None,
             seed=result.seed,
             metrics=result.metrics,
             failed=result.failed,

@@ -99,7 +99,7 @@ class FinetuneResult:
             "failed": self.failed,
             "seeds": [{k: v for k, v in asdict(result).items() if k != "identity"} for result in self.seeds],
             "best_seed": self.best.seed,
-            "pretrained": setup.config.model,
+            "pretrained": setup.config.model if setup.config.init == "pretrained" else None,
             "model": None if self.best.diverged else "model",
             "examples": {split: len(examples) for split, examples in setup.task.splits.items()},
             "notes": list(setup.task.notes),

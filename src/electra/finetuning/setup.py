@@ -75,12 +75,14 @@ class FinetuneSetup:
         return [split for split in self.other_splits if self.rows[split].labeled]
 
     def build_model(self, seed: int) -> TaskModel:
-        """Return a copy of the pre-trained encoder with a new head, on the device."""
+        """Return a copy of the pre-trained encoder (or of its shape, with random weights) with a new head, on the
+        device."""
         torch.manual_seed(seed)
         dropout, pretrained = self.config.train.dropout, self.pretrained.encoder
         config = replace(pretrained.config, dropout=dropout, attention_dropout=dropout)
         encoder = config.build(query_stream="query_stream.weight" in pretrained.state_dict())
-        encoder.load_state_dict(pretrained.state_dict())
+        if self.config.init == "pretrained":
+            encoder.load_state_dict(pretrained.state_dict())
         reduction, long = self.config.optimizer.reduction, self.config.data.long_texts
         return TaskModel(encoder, self.task.problem, reduction=reduction, long=long).to(self.device)
 

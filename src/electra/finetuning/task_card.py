@@ -16,7 +16,7 @@ class TaskCard:
     Attributes:
         name: name of the task.
         max_length: maximum number of tokens per text.
-        base: name of the pre-trained encoder, without a path.
+        base: name of the pre-trained encoder, without a path; None: it started from random weights.
         metrics: metrics on dev by name.
         failed: why the run counts as failed.
         examples: number of examples by split.
@@ -27,7 +27,7 @@ class TaskCard:
     name: str
     problem: Problem
     max_length: int
-    base: str
+    base: str | None
     seed: int
     metrics: Mapping[str, float]
     failed: str | None
@@ -38,6 +38,10 @@ class TaskCard:
     def __str__(self) -> str:
         """The text of README.md, with front matter for the Hugging Face Hub."""
         problem = self.problem
+        start, unknown = "random weights", "The license of the data is"
+        if self.base is not None:
+            start = f"`{self.base}`"
+            unknown = f"The license of the data, and what {start} was pre-trained on, are"
         pipeline_tag = [f"pipeline_tag: {problem.pipeline_tag}"] if self.loads_whole else []
         task = self.name if self.name != problem.kind else "the task of its author"
         examples = ", ".join(f"{count:,} examples of {split}" for split, count in self.examples.items())
@@ -47,7 +51,7 @@ class TaskCard:
             "# license: apache-2.0", "# language: en", "---", "",
             f"# {self.name}", "",
             f"An encoder that electra fine-tuned for {task} ({problem.kind}), seed {self.seed}, starting from "
-            f"`{self.base}`.", "",
+            f"{start}.", "",
             "## Use", "", *self._use(), "",
             f"Texts can have at most {self.max_length} tokens, including special ones.", "",
             "## Purpose", "",
@@ -56,8 +60,7 @@ class TaskCard:
             "- Do not use it for decisions about people without your own tests.", "",
             "## Training", "",
             f"{examples}. {self.recipe}", "",
-            f"The license of the data, and what `{self.base}` was pre-trained on, are not stated; find out before "
-            "you publish the model.", "",
+            f"{unknown} not stated; find out before you publish the model.", "",
             "## Metrics", "",
             "On dev, not on a test set.", "",
             "| metric on dev | value |", "|---|---|",

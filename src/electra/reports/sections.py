@@ -131,7 +131,7 @@ def _finetuning(folder: Path, name: str) -> list[Section]:
     properties = [
         ("task", results["task"]),
         (f"{metric} on dev", f"median {results['median']:.4f}, mean {results['mean']:.4f}"),
-        ("started from", str(results["pretrained"])),
+        ("started from", str(results["pretrained"] or "random weights")),
         ("examples", ", ".join(f"{split} {count:,}" for split, count in results["examples"].items())),
     ]
     if len(seeds) > 1:
