@@ -145,12 +145,15 @@ def test_a_table_gets_columns_and_keeps_its_order(
     result = run(PredictConfig(models("labels"), input=str(tmp_path / "in.csv"), output=out))
     assert result == WrittenFile(5, "prediction", out) and str(result) == f"5 predictions: {out}"
     rows, expected = table(out), Predictor(models("labels"))(TEXTS)
-    assert list(rows[0]) == ["id", "review", "predicted", "score bad", "score good", "score fair"]
+    assert list(rows[0]) == [
+        "id", "review", "predicted", "confidence", "score bad", "score good", "score fair",
+    ]  # fmt: skip
     assert [(row["id"], row["review"]) for row in rows] == [(str(i), text) for i, text in enumerate(TEXTS)]
     assert [row["predicted"] for row in rows] == [one["label"] for one in expected]
     assert [float(row["score fair"]) for row in rows] == pytest.approx(
         [one["scores"]["fair"] for one in expected], abs=1e-4
     )
+    assert [float(row["confidence"]) for row in rows] == [max(one["scores"].values()) for one in expected]
     assert not list(tmp_path.glob(".*"))
 
 

@@ -39,6 +39,9 @@ class PredictConfig:
     max_length: PositiveInt | None = None
     """Maximum number of tokens of a text; the rest is cut off. If the model was fine-tuned with data.long windows
     or memory: of a window. At least 8. Default: the same as in the fine-tuning."""
+    top: PositiveInt | None = None
+    """With --output: write this number of labels with their scores, the highest first. Default: all of them in
+    .jsonl; a table has a column for each label if there are at most 10."""
     output: Path | None = None
     """File for the predictions: .jsonl, .csv or .tsv; .json for answers to SQuAD's questions; for tagging, the
     format of the input. Default: they are printed."""
@@ -46,6 +49,8 @@ class PredictConfig:
     def problems(self) -> Iterator[str]:
         if not self.texts and self.input is None:
             yield "give a text, or --input FILE (- for standard input)"
+        if self.top is not None and self.output is None:
+            yield "--top: is about the file of --output; give that, too"
 
 
 def run(config: PredictConfig) -> Lines | WrittenFile:
@@ -89,7 +94,9 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
             lines.append(predictor.problem.format_prediction(prediction, joined))
         return Lines(lines)
     records = ((record, prediction) for record, _, prediction in predictions)
-    return prediction_files.write_table(config.output, records, answer_key=predictor.problem.answer_key)
+    return prediction_files.write_table(
+        config.output, records, answer_key=predictor.problem.answer_key, top=config.top
+    )
 
 
 def _training_columns(model: str) -> tuple[str | None, str | None]:

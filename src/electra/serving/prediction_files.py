@@ -19,6 +19,7 @@ from electra.readers.read import read_records
 from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, check_suffix, no_text_error, write_lines
 from electra.tasks import conll
 from electra.tasks.table_columns import find_text_columns
+from electra.tasks.texts import highest_scores
 
 if TYPE_CHECKING:
     from electra.serving.predictor import Predictor
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TABLE_SUFFIXES = (".jsonl", ".csv", ".tsv")
+LABELS_IN_COLUMNS = 10
+"""Maximum number of labels that have a column of scores each."""
 Record = dict[str, Any]
 
 
@@ -117,11 +120,19 @@ def _read_text_lines(name: str) -> Iterator[str]:
             logger.warning("%s:%s is skipped: the line is empty", name, number)
 
 
-def write_table(path: Path, predictions: Iterable[tuple[Record, "Prediction"]], *, answer_key: str) -> WrittenFile:
+def write_table(
+    path: Path,
+    predictions: Iterable[tuple[Record, "Prediction"]],
+    *,
+    answer_key: str,
+    top: int | None = None,
+) -> WrittenFile:
     """Write each record with its prediction, as .jsonl, .csv or .tsv.
 
     Args:
         answer_key: the key of the answer in a prediction.
+        top: number of labels that are written with their scores, the highest first. None: all of them in .jsonl;
+            in a table all if there are few (`LABELS_IN_COLUMNS`), else none.
 
     Raises:
         ConfigError: the suffix of the file is another one.
@@ -129,18 +140,19 @@ def write_table(path: Path, predictions: Iterable[tuple[Record, "Prediction"]], 
     """
     check_suffix(path, TABLE_SUFFIXES)
     suffix = path.suffix.lower()
-    count = write_lines(path, _table_lines(path, predictions, answer_key, suffix))
+    count = write_lines(path, _table_lines(path, predictions, answer_key, suffix, top))
     has_header = suffix != ".jsonl"
     return WrittenFile(max(0, count - has_header), "prediction", path)
 
 
 def _table_lines(
-    path: Path, predictions: Iterable[tuple[Record, "Prediction"]], answer_key: str, suffix: str
+    path: Path, predictions: Iterable[tuple[Record, "Prediction"]], answer_key: str, suffix: str, top: int | None
 ) -> Iterator[str]:
     """A JSON object per record, or a header and a row per record."""
     names: list[str] = []
+    fields_of = _json_fields if suffix == ".jsonl" else _columns
     for record, prediction in predictions:
-        added = _json_fields(prediction, answer_key) if suffix == ".jsonl" else _columns(prediction, answer_key)
+        added = fields_of(prediction, answer_key, top)
         if existing := [name for name in added if name in record]:
             raise DataError(
                 f"the input already has a column {', '.join(map(repr, existing))}, which the prediction would "
@@ -160,18 +172,27 @@ def _table_lines(
         yield _csv_row([row.get(name, "") for name in names], suffix)
 
 
-def _json_fields(prediction: "Prediction", answer_key: str) -> Record:
+def _json_fields(prediction: "Prediction", answer_key: str, top: int | None) -> Record:
     fields = {"predicted": prediction[answer_key]}
     if (scores := prediction.get("scores")) is not None:
-        fields["scores"] = scores
+        fields["scores"] = highest_scores(scores, top) if isinstance(scores, dict) else scores
     return {**fields, "cut": True} if prediction.get("cut") else fields
 
 
-def _columns(prediction: "Prediction", answer_key: str) -> Record:
-    """A prediction as columns of a table: `predicted`, and the score of each label."""
-    scores = prediction.get("scores")
-    columns = {f"score {label}": score for label, score in scores.items()} if isinstance(scores, dict) else {}
-    return {"predicted": _cell(prediction[answer_key]), **columns}
+def _columns(prediction: "Prediction", answer_key: str, top: int | None) -> Record:
+    """A prediction as columns of a table: `predicted`, the `confidence` in a single label, scores of labels."""
+    answer, scores = prediction[answer_key], prediction.get("scores")
+    columns = {"predicted": _cell(answer)}
+    if not isinstance(scores, dict):
+        return columns
+    if isinstance(answer, str):
+        columns["confidence"] = scores[answer]
+    if top is not None:
+        for place, (label, score) in enumerate(highest_scores(scores, top).items(), start=1):
+            columns |= {f"label {place}": label, f"score {place}": score}
+    elif len(scores) <= LABELS_IN_COLUMNS:
+        columns |= {f"score {label}": score for label, score in scores.items()}
+    return columns
 
 
 def _cell(value: Any) -> Any:

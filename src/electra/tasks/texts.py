@@ -5,7 +5,7 @@ Shapes: B batch, L length, K outputs, D hidden size.
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -164,6 +164,11 @@ def truncate_pair(
 def round_scores(scores: Sequence[float]) -> list[float]:
     """Return scores with as many digits as predictions have."""
     return [round(score, 6) for score in scores]
+
+
+def highest_scores(scores: Mapping[str, float], count: int | None = None) -> dict[str, float]:
+    """Return the scores of labels, the highest first; at most `count` of them."""
+    return dict(sorted(scores.items(), key=lambda pair: -pair[1])[:count])
 
 
 def _tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:

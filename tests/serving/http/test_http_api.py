@@ -106,6 +106,8 @@ def test_a_fine_tuned_model_predicts_and_refuses_other_operations(tmp_path: Path
         assert answer == {"model": "tuned", "task": "classification", "predictions": answer["predictions"]}
         for actual, one in zip(answer["predictions"], expected, strict=True):
             assert actual["label"] == one["label"] and actual["scores"] == pytest.approx(one["scores"], abs=1e-5)
+        first = client.post("/predict", json={"texts": TEXTS, "top": 1}).json()["predictions"]
+        assert [list(one["scores"]) for one in first] == [[one["label"]] for one in expected]
         description = client.get("/models").json()["models"][0]
         assert not any("cut" in one for one in answer["predictions"])
         long = client.post("/predict", json={"texts": ["the cat", LONG]}).json()["predictions"]

@@ -25,6 +25,7 @@ from electra.serving.http.schemas import (
 )
 from electra.serving.http.worker import Worker
 from electra.serving.scorer import DIGITS, ScoredText, round_values
+from electra.tasks.texts import highest_scores
 
 
 class Handlers:
@@ -82,8 +83,11 @@ class Handlers:
         except DataError as error:
             raise APIError(422, str(error)) from None
         predictions = await self._run_texts(request, "predict", request.texts)
-        without_ids = [{name: value for name, value in one.items() if name != "id"} for one in predictions]
-        return {"model": model.name, "task": model.predictor.problem.kind, "predictions": without_ids}
+        answers = [{name: value for name, value in one.items() if name != "id"} for one in predictions]
+        for answer in answers:
+            if isinstance(answer.get("scores"), dict):
+                answer["scores"] = highest_scores(answer["scores"], request.top)
+        return {"model": model.name, "task": model.predictor.problem.kind, "predictions": answers}
 
     async def proposals(self, request: ProposalsRequest) -> ProposalsResponse:
         """What the generator would put in place of a token. Each token is masked alone."""

@@ -58,6 +58,9 @@ class PredictRequest(ModelRequest):
     """Texts, pairs of texts, or lists of words, as the task of the model needs."""
 
     texts: list[str | list[str]]
+    top: Annotated[
+        int | None, Field(ge=1, description="number of labels with scores, the highest first; by default all")
+    ] = None
 
 
 class ProposalsRequest(ModelRequest):

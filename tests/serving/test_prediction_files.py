@@ -1,0 +1,62 @@
+"""Predictions as rows of a table or as JSON lines: which scores are written."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.commands.predict import PredictConfig
+from electra.serving import prediction_files
+from electra.serving.prediction_files import write_table
+
+PREDICTIONS: list[dict[str, Any]] = [
+    {"label": "fair", "scores": {"bad": 0.1, "good": 0.2, "fair": 0.7}},
+    {"label": "bad", "scores": {"bad": 0.5, "good": 0.3, "fair": 0.2}},
+]
+
+
+def written(path: Path, **options: Any) -> list[dict[str, Any]]:
+    write_table(path, [({"id": i}, one) for i, one in enumerate(PREDICTIONS)], answer_key="label", **options)
+    lines = path.read_text().splitlines()
+    return [json.loads(line) for line in lines] if path.suffix == ".jsonl" else list(csv.DictReader(lines))
+
+
+def test_a_table_has_the_confidence_and_a_column_for_each_label(tmp_path: Path) -> None:
+    assert written(tmp_path / "a.csv")[1] == {
+        "id": "1", "predicted": "bad", "confidence": "0.5", "score bad": "0.5", "score good": "0.3",
+        "score fair": "0.2",
+    }  # fmt: skip
+
+
+def test_many_labels_have_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction_files, "LABELS_IN_COLUMNS", 2)
+    assert written(tmp_path / "a.csv")[0] == {"id": "0", "predicted": "fair", "confidence": "0.7"}
+
+
+def test_a_table_of_the_labels_with_the_highest_scores(tmp_path: Path) -> None:
+    assert [list(row.values()) for row in written(tmp_path / "a.csv", top=2)] == [
+        ["0", "fair", "0.7", "fair", "0.7", "good", "0.2"],
+        ["1", "bad", "0.5", "bad", "0.5", "good", "0.3"],
+    ]
+    assert list(written(tmp_path / "a.csv", top=9)[0])[-2:] == ["label 3", "score 3"]
+
+
+def test_json_has_the_highest_scores_first(tmp_path: Path) -> None:
+    assert [list(row["scores"]) for row in written(tmp_path / "a.jsonl")] == [
+        ["fair", "good", "bad"], ["bad", "good", "fair"],
+    ]  # fmt: skip
+    assert [list(row["scores"]) for row in written(tmp_path / "a.jsonl", top=1)] == [["fair"], ["bad"]]
+
+
+def test_sets_of_labels_have_no_confidence(tmp_path: Path) -> None:
+    prediction = {"labels": ["sea"], "scores": {"sea": 0.8, "sky": 0.4}}
+    write_table(tmp_path / "a.csv", [({}, prediction)], answer_key="labels")
+    assert (tmp_path / "a.csv").read_text().splitlines() == ["predicted,score sea,score sky", "sea,0.8,0.4"]
+
+
+def test_the_option_needs_a_file() -> None:
+    assert list(PredictConfig("m", ("a",), top=2).problems()) == [
+        "--top: is about the file of --output; give that, too"
+    ]
