@@ -31,6 +31,9 @@ class ServeConfig:
     """Address to listen on; 0.0.0.0 for all addresses of the machine."""
     port: Annotated[int, Range(ge=0, le=65535)] = 8000
     """Port to listen on; 0 for any free port."""
+    allowed_host: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A further name by which clients reach the server, such as models.example.org; can be repeated. Requests for
+    names other than these, localhost and the address of --host get the status 421; * allows all names."""
     generator: str | None = None
     """Masked language model that proposes other tokens. Default: the generator of the run,
     RUN/export/generator."""
@@ -75,6 +78,7 @@ def run(config: ServeConfig) -> None:
     from electra.export.loading import find_model
     from electra.serving.http import process
     from electra.serving.http.app import ModelServer
+    from electra.serving.http.host_names import HostNames
     from electra.serving.http.hosted_model import HostedModel
     from electra.serving.http.limits import Limits
 
@@ -91,7 +95,8 @@ def run(config: ServeConfig) -> None:
         models.append(host_model(config.second, other=config.model))
     characters = config.characters or max(Limits.characters, TOKEN_CHARACTERS * models[0].max_length)
     limits = Limits(characters, config.texts, config.body, config.waiting, config.seconds)
-    server = ModelServer(models, limits=limits, token=token, wait=config.wait / 1000)
+    names = HostNames(config.host, config.allowed_host)
+    server = ModelServer(models, limits=limits, names=names, token=token, wait=config.wait / 1000)
     for model in models:
         logger.info("%s: %s", model.name, ", ".join(model.describe()["can"]))
     host, port = bound.getsockname()[:2]

@@ -202,7 +202,7 @@ def test_shutdown_finishes_accepted_requests_and_refuses_new_ones(
 
 def test_slow_clients_get_408(hosted: HostedModel) -> None:
     with serving(hosted, limits=Limits(seconds=0.3)) as (address, _), connected(address) as connection:
-        connection.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        connection.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 
@@ -228,7 +228,7 @@ def test_stalled_connections_are_closed(hosted: HostedModel, monkeypatch: pytest
     with serving(hosted, limits=Limits(seconds=0.2)) as (address, server):
         silent, slow = (connected(address) for _ in range(2))
         with silent, slow, httpx.Client(base_url=address) as asking:
-            slow.sendall(b"POST /score HTTP/1.1\r\nHost: x\r\n")
+            slow.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\n")
             for _ in range(14):  # longer than the limit of idle connections
                 assert asking.get("/health").status_code == 200
                 time.sleep(0.1)
@@ -263,7 +263,7 @@ def test_many_small_headers_have_the_same_limit(client: httpx.Client) -> None:
 def test_headers_may_arrive_in_pieces(hosted: HostedModel) -> None:
     with serving(hosted) as (address, server), connected(address) as connection:
         assert server.config.http == "h11"  # httptools has no limit
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 60_000)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 60_000)
         time.sleep(0.2)  # so that it is read before the rest arrives
         connection.sendall(b"\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
@@ -272,7 +272,7 @@ def test_headers_may_arrive_in_pieces(hosted: HostedModel) -> None:
 def test_headers_without_end_are_refused(hosted: HostedModel) -> None:
     with serving(hosted) as (address, _):
         with connected(address) as connection:
-            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ")
             with pytest.raises(ConnectionError):  # the server closes it while we send
                 for _ in range(10_000):
                     connection.sendall(b"a" * 1000)
@@ -282,7 +282,7 @@ def test_headers_without_end_are_refused(hosted: HostedModel) -> None:
 def test_disconnected_clients_leave_nothing_behind(hosted: HostedModel) -> None:
     with serving(hosted) as (address, server):
         for sent in (
-            b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+            b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
             b"POST /sc",
             b"\x16\x03\x01",
         ):

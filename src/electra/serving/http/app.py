@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse
 
 import electra
 from electra.serving.http.handlers import Handlers
+from electra.serving.http.host_names import HostNames
 from electra.serving.http.hosted_model import HostedModel
 from electra.serving.http.limits import APIError, Limits
 from electra.serving.http.metrics import Metrics
@@ -37,6 +38,7 @@ ERRORS = {
     409: "the model does not support this operation",
     413: "the body is too large",
     415: "the Content-Type is not application/json",
+    421: "the server does not answer to this host name",
     422: "the body is not valid JSON, or does not match the schema",
     429: "too many requests are waiting",
     431: "the URL and the headers are too large",
@@ -62,6 +64,7 @@ class ModelServer:
         models: Sequence[HostedModel],
         *,
         limits: Limits | None = None,
+        names: HostNames | None = None,
         token: str | None = None,
         wait: float = 0.002,
     ) -> None:
@@ -80,6 +83,7 @@ class ModelServer:
         self.app.add_middleware(
             AuthAndLimitsMiddleware,
             limits=self.limits,
+            names=names or HostNames(),
             token=token,
             metrics=self.metrics,
             endpoints=[*POST_PATHS, *GET_PATHS],

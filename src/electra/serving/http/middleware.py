@@ -1,4 +1,4 @@
-"""ASGI middleware: access token, size and time limits, response headers, and metrics of all requests."""
+"""ASGI middleware: host, access token, size and time limits, response headers, and metrics of all requests."""
 
 import asyncio
 import hmac
@@ -9,11 +9,14 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from electra.serving.http.host_names import HostNames
 from electra.serving.http.limits import MAX_HEADER_BYTES, APIError, Limits
 from electra.serving.http.metrics import Metrics
 
 PUBLIC_PATHS = ("/", "/health", "/ready")
 """Paths that need no access token: the page, which asks for it, and the health checks."""
+MAX_NAME = 100
+"""Characters of a host's name that a message shows."""
 DISCARD_FACTOR = 8
 """A body is read up to this multiple of the limit before the connection is closed."""
 HEADERS = (
@@ -26,17 +29,26 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 class AuthAndLimitsMiddleware:
-    """Refuses requests that have no access token or are too large or too slow, and counts every request.
+    """Refuses requests that are for another host, have no access token, or are too large or too slow, and counts
+    every request.
 
     Args:
+        names: names of the server.
         token: clients must send it as `Authorization: Bearer TOKEN`. None: no token is needed.
         endpoints: paths that are counted by name. All others are counted as "other".
     """
 
     def __init__(
-        self, app: ASGIApp, *, limits: Limits, token: str | None, metrics: Metrics, endpoints: Collection[str]
+        self,
+        app: ASGIApp,
+        *,
+        limits: Limits,
+        names: HostNames,
+        token: str | None,
+        metrics: Metrics,
+        endpoints: Collection[str],
     ) -> None:
-        self.app, self.limits, self.metrics = app, limits, metrics
+        self.app, self.limits, self.names, self.metrics = app, limits, names, metrics
         self.token = None if token is None else token.encode()
         self.endpoints = frozenset(endpoints)
 
@@ -71,6 +83,12 @@ class AuthAndLimitsMiddleware:
             message = f"the URL and the headers are too large: at most {MAX_HEADER_BYTES:,} bytes together"
             raise APIError(431, message, {"Connection": "close"})
         headers = dict(scope["headers"])
+        if not self.names.include(headers.get(b"host")):
+            name = headers[b"host"].decode("latin-1")[:MAX_NAME]
+            message = (
+                f"this server does not answer to the name {name!r}; to allow it: electra serve --allowed-host"
+            )
+            raise APIError(421, message)
         if self.token is not None and scope["path"] not in PUBLIC_PATHS:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             # The token is compared in constant time, also if the scheme is wrong.
