@@ -10,7 +10,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,11 @@ def convert(value: Any, hint: Any) -> Any:
     if type(value) is not hint:
         raise ValueError(f"must be {type_name(hint)}")
     return value
+
+
+def override_names(overrides: Sequence[str]) -> set[str]:
+    """Return the dotted names of the settings that overrides (`name=value`) set."""
+    return {override.partition("=")[0].replace("-", "_") for override in overrides}
 
 
 OTHER_NAMES = {

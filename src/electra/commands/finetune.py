@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from electra.config import COMMAND_LINE, load_config, overrides_of
+from electra.config_fields import override_names
 from electra.errors import ConfigError, in_option
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
     config = load_config(
         FinetuneConfig, file if is_file else None, [*command.overrides, *given], overrides_from=COMMAND_LINE
     )
+    config = replace(config, tracking=config.tracking.trusted(override_names(command.overrides)))
     return _resolve_data_path(replace(config, task=config.task or file.stem), file) if is_file else config
 
 

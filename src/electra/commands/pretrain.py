@@ -1,12 +1,13 @@
 """`electra pretrain`: from token shards to a trained, exported discriminator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
 from electra.config import COMMAND_LINE, PRESET_LAYERS, load_config, overrides_of
+from electra.config_fields import override_names
 from electra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     overrides = list(command.overrides)
     paths = {"data": command.data, "out": command.out}
     overrides += overrides_of({name: path for name, path in paths.items() if path is not None})
-    given = {override.partition("=")[0] for override in overrides}
+    given = override_names(overrides)
     if command.profile is not None and (command.profile < 1 or command.dry_run or command.fresh):
         raise ConfigError("--profile: give a number of steps, at least 1, without --dry-run and --fresh")
     if {"train.steps", "train.minutes"} <= given:
@@ -70,6 +71,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     from electra.pretraining.warm_start import refuse_fixed, refuse_unused
 
     config = load_config(PretrainConfig, command.preset, overrides, overrides_from=COMMAND_LINE)
+    config = replace(config, tracking=config.tracking.trusted(given))
     refuse_two_lengths(command.preset, given)
     refuse_fixed(config.init, given)
     refuse_unused(config.objective, given)

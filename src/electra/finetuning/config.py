@@ -123,7 +123,8 @@ def load_task_config(settings: Mapping[str, Any], source: Path | None = None) ->
     Raises:
         ConfigError: with every problem that was found.
     """
-    return config.load_config(FinetuneConfig, source, config.overrides_of(settings))
+    loaded = config.load_config(FinetuneConfig, source, config.overrides_of(settings))
+    return replace(loaded, tracking=loaded.tracking.trusted(settings))
 
 
 def resolve(

@@ -246,7 +246,8 @@ def load_config(source: str | Path, settings: Mapping[str, Any] | None = None) -
     Raises:
         ConfigError: it lists all problems.
     """
-    return config.load_config(PretrainConfig, source, config.overrides_of(settings or {}))
+    loaded = config.load_config(PretrainConfig, source, config.overrides_of(settings or {}))
+    return replace(loaded, tracking=loaded.tracking.trusted(settings or {}))
 
 
 def refuse_two_lengths(source: str | Path, given: Collection[str]) -> None:

@@ -1,11 +1,15 @@
 """Settings of the training loop, which pre-training and fine-tuning share."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import logging
+import shlex
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Range
 from electra.data.sampling import sequences_before
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,21 @@ class TrackingConfig:
     """Write the metrics for TensorBoard too."""
     on_event: str = ""
     """Shell command to start at every event of the run. Its environment has ELECTRA_EVENT (started, checkpoint,
-    warning, finished, stopped, failed), ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE. Empty: no command."""
+    warning, finished, stopped, failed), ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE. Empty: no command. It is
+    only started if it is given on the command line or in Python, not if a file has it."""
+
+    def trusted(self, given: Collection[str]) -> "TrackingConfig":
+        """Return the config without the command, unless `tracking.on_event` is one of the given settings.
+
+        A file can be somebody else's, such as the config.toml of a run, and must not start a program.
+        """
+        if not self.on_event or "tracking.on_event" in given:
+            return self
+        logger.warning(
+            "tracking.on_event is not started, because a file has it and files can be from others; to start it: "
+            "--tracking.on_event %s", shlex.quote(self.on_event),
+        )  # fmt: skip
+        return replace(self, on_event="")
 
 
 @dataclass(frozen=True)
