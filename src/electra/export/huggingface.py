@@ -30,7 +30,7 @@ from electra.export.formats.base import (
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Head, Pretrained, head_kind
 from electra.export.tokenizer_files import check_vocabulary_size, read_tokenizer, tokenizer_files
-from electra.export.weights import FACTORS, WEIGHTS, read_weights
+from electra.export.weights import FACTORS, WEIGHTS, check_layers, check_size, read_weights
 from electra.json_files import json_text, read_json
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import SentencePairHead
@@ -178,10 +178,12 @@ def load(folder: Path) -> Pretrained:
         )
     path = folder / "config.json"
     fields = read_json(path)
+    check_layers(fields, path)
     checkpoint_format = format_of_folder(fields, path)
     config = checkpoint_format.read_config(fields, path)
     task = fields.get(TASK)
     tensors = read_weights(folder)
+    check_size(config.encoder, tensors, path)
     renamed, dropped = _renamed(checkpoint_format, tensors, config.model_type)
     problems: list[str] = []
     networks = checkpoint_format.load_networks(config, tensors, task=task is not None, problems=problems)

@@ -11,7 +11,7 @@ from electra.export.huggingface import load as load_folder
 from electra.export.included_models import find_included, included_models, model_path
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Pretrained
-from electra.export.weights import OLD_WEIGHTS, WEIGHTS
+from electra.export.weights import WEIGHTS
 from electra.modeling.encoders.base import EncoderModule
 
 MODEL_KINDS = "a run, an export, the output of a fine-tuning, a Hugging Face folder or an id (OWNER/NAME)"
@@ -120,8 +120,6 @@ def _download(name: str) -> Path:
 
     try:
         folder = Path(snapshot_download(name, allow_patterns=[*_FILES, WEIGHTS]))
-        if not (folder / WEIGHTS).is_file():
-            folder = Path(snapshot_download(name, allow_patterns=[*_FILES, OLD_WEIGHTS]))
     except Exception as error:  # errors of the hub, of two HTTP libraries, and of the disk
         reason = str(error).strip().partition("\n")[0]
         raise CheckpointError(

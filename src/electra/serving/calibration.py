@@ -20,7 +20,7 @@ from electra.data.shards import file_sha256
 from electra.errors import CheckpointError
 from electra.export.loading import find_model
 from electra.export.onnx.graph import is_onnx
-from electra.export.weights import OLD_WEIGHTS, WEIGHTS
+from electra.export.weights import WEIGHTS
 from electra.json_files import raise_if_damaged, read_json, write_json
 
 CALIBRATION_FILE = "calibration.json"
@@ -124,4 +124,4 @@ def shift_prior(log_odds_N: Floats, prior: float, target_prior: float) -> Floats
 
 def _weights(folder: Path) -> str:
     """The SHA-256 of a model's weights, because a correction is valid for these weights only."""
-    return file_sha256(next(path for name in (WEIGHTS, OLD_WEIGHTS) if (path := folder / name).is_file()))
+    return file_sha256(folder / WEIGHTS)
