@@ -12,6 +12,7 @@ import pytest
 from small_server import write_run
 
 from electra.cli import main
+from electra.commands.serve import ServeConfig
 from electra.errors import ConfigError
 from electra.serving.http import process
 
@@ -47,6 +48,11 @@ def test_a_process_serves_until_a_signal_stops_it(run_folder: Path, tmp_path: Pa
         process.kill()
         process.wait()
         process.stderr.close()
+
+
+def test_only_this_machine_reaches_a_server_by_default() -> None:
+    config = ServeConfig("RUN")
+    assert config.host == "127.0.0.1" and config.allowed_host == ()
 
 
 def test_mistakes_are_found_before_a_model_is_loaded(

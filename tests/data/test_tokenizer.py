@@ -174,6 +174,14 @@ def test_unusable_tokenizers_are_refused(tmp_path: Path, name: str, content: byt
         load_tokenizer(tmp_path / name)
 
 
+def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tokenizer.json"
+    with path.open("wb") as file:
+        file.truncate(tokenizers_.MAX_BYTES + 1)  # takes no space on the disk
+    with pytest.raises(DataError, match="is larger than 256 MiB, which no tokenizer is"):
+        load_tokenizer(path)
+
+
 def test_missing_tokenizers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="neither a tokenizer"):
         load_tokenizer(tmp_path)

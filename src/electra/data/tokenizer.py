@@ -29,6 +29,8 @@ WORD_STARTS = ("Ġ", "▁")
 """Marks of a token that begins a word: of byte-level BPE, and of tokenizers as SentencePiece has them."""
 SPACE_PREFIX: dict[str, Any] = {"type": "Metaspace", "replacement": " ", "prepend_scheme": "first", "split": False}
 """The pre-tokenizer with which an exported byte-level tokenizer adds a space before a text."""
+MAX_BYTES = 2**28
+"""Maximum size of a file of a tokenizer; a vocabulary of a million entries has less than half of it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def load_tokenizer(
         raise DataError(
             f"{path}: there is no such tokenizer; give a tokenizer.json, a vocab.txt or a folder with one"
         )
+    if path.stat().st_size > MAX_BYTES:
+        raise DataError(f"{path}: is larger than {MAX_BYTES >> 20} MiB, which no tokenizer is; give another file")
     if path.suffix == ".txt":
         return standardize(_from_vocabulary(path, lowercase, strip_accents), path)
     if path.suffix != ".json":
