@@ -31,4 +31,18 @@ def test_the_table_says_whether_the_difference_is_significant(
     assert main(["compare", str(worse), str(better), "--resamples", "99"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "second - first: +0.3000" in shown and "(significant; 200 examples)" in shown
-    assert "with fewer than three seeds" in shown
+    assert "with fewer than three seeds" in shown and "first: 80" in shown and "second: 20" in shown
+    assert "failed" not in shown and " on test" not in shown
+
+
+def test_the_table_has_the_test_part_and_failed_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = write_table(tmp_path / "data")
+    folders = [
+        write_finetuning(tmp_path / name, table, range(wrong)) for name, wrong in (("one", 80), ("two", 20))
+    ]
+    for folder, value in zip(folders, (0.5, 0.75), strict=True):
+        seed = {"seed": 0, "failed": "it predicts one label", "others": {"test": {"accuracy": value}}}
+        (folder / "results.json").write_text(json.dumps({"seeds": [seed]}))
+    assert main(["compare", *map(str, folders), "--resamples", "9"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "on test: +0.2500" in shown and "0.5000" in shown and "failed seeds are in the means" in shown

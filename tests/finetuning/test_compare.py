@@ -1,5 +1,6 @@
 """Comparison of two fine-tunings: a clear difference is significant, and chance is not."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,19 @@ def test_the_interval_is_that_of_the_paired_difference(table: Path, tmp_path: Pa
     )
     deviation = (0.05 * 0.95 / COUNT) ** 0.5  # of the fraction 10 / 200
     assert actual.interval == pytest.approx((-0.05 - 1.96 * deviation, -0.05 + 1.96 * deviation), abs=0.008)
+
+
+def test_other_splits_and_failed_seeds_are_told(table: Path, tmp_path: Path) -> None:
+    one, two = (write_finetuning(tmp_path / name / "out", table, range(9), range(5)) for name in ("a", "b"))
+    for folder, values in ((one, (0.5, 0.7)), (two, (0.8, 0.9))):
+        results = json.loads((folder / "results.json").read_text())
+        for seed, value in zip(results["seeds"], values, strict=True):
+            seed["others"] = {"test": {"accuracy": value, "macro_f1": 0.1}, "extra": {}}
+        results["seeds"][0]["failed"] = "it predicts one label" if folder == two else None
+        (folder / "results.json").write_text(json.dumps(results))
+    actual = compare_finetunings(one, two, resamples=20)
+    assert actual.names == ("a out", "b out") and actual.failed == (0, 1)
+    assert actual.others == {"test": (pytest.approx(0.6), pytest.approx(0.85))}
 
 
 def test_the_same_seed_gives_the_same_result(table: Path, tmp_path: Path) -> None:

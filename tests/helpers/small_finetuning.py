@@ -24,9 +24,10 @@ def write_finetuning(folder: Path, data: Path, *wrong: range) -> Path:
     config = load_task_config({
         "model": "M", "kind": "classification", "data.path": data, "data.text": "text", "data.label": "label",
     })  # fmt: skip
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "config.toml").write_text(to_toml(config))
-    (folder / "results.json").write_text(json.dumps({"seeds": [{"seed": seed} for seed in range(len(wrong))]}))
+    seeds = [{"seed": seed, "failed": None, "others": {}} for seed in range(len(wrong))]
+    (folder / "results.json").write_text(json.dumps({"seeds": seeds}))
     for seed, indices in enumerate(wrong):
         predicted = [
             {"yes": "no", "no": "yes"}[label] if i in indices else label for i, label in enumerate(LABELS)

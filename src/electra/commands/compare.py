@@ -46,15 +46,29 @@ class ComparisonResult:
         result = self.comparison
         if self.is_json:
             return json.dumps(result.as_json())
-        table = Table("", result.metric, "seeds", "standard deviation over seeds")
-        for name, value, seeds, deviation in zip(
-            ("first", "second"), (result.first, result.second), result.seeds, result.deviations, strict=True
-        ):
-            table.add_row(name, f"{value:.4f}", str(seeds), "–" if deviation is None else f"{deviation:.4f}")
+        failed = ["failed seeds"] if any(result.failed) else []
+        table = Table(
+            "", f"{result.metric} on dev", *(f"on {split}" for split in result.others), "seeds",
+            "standard deviation over seeds", *failed,
+        )  # fmt: skip
+        for side, value in enumerate((result.first, result.second)):
+            deviation = result.deviations[side]
+            table.add_row(
+                f"{('first', 'second')[side]}: {result.names[side]}", f"{value:.4f}",
+                *(f"{means[side]:.4f}" for means in result.others.values()), str(result.seeds[side]),
+                "–" if deviation is None else f"{deviation:.4f}",
+                *([str(result.failed[side])] if failed else []),
+            )  # fmt: skip
         low, high = result.interval
         verdict = "significant" if result.probability < 0.05 else "not significant"
         line = f"second - first: {result.second - result.first:+.4f}, 95% interval {low:+.4f} to {high:+.4f}"
         lines = [f"{line}, p = {result.probability:.3f} ({verdict}; {result.examples:,} examples)"]
+        lines += [
+            f"on {split}: {means[1] - means[0]:+.4f} (means over the seeds; the interval above is of dev)"
+            for split, means in result.others.items()
+        ]
+        if any(result.failed):
+            lines.append("failed seeds are in the means; results.json says why they failed")
         if min(result.seeds) < 3:
             lines.append("with fewer than three seeds, the variation over seeds is unknown")
         return Group(table, *lines)

@@ -11,6 +11,7 @@ import numpy as np
 
 from electra.analysis.bootstrap import percentile_interval
 from electra.errors import CheckpointError, DataError
+from electra.export.display_name import display_names
 from electra.finetuning.load_task import load_task
 from electra.finetuning.results import load_finetuning_config
 from electra.finetuning.setup import DEV
@@ -32,6 +33,9 @@ class Comparison:
             alone.
         seeds: the number of seeds of each.
         deviations: the standard deviation over the seeds of each; None for a single seed.
+        names: of the two fine-tunings: the ends of their paths that differ.
+        failed: the number of seeds of each that count as failed.
+        others: the means of both on further splits with answers, such as test, by split.
     """
 
     metric: str
@@ -42,12 +46,16 @@ class Comparison:
     examples: int
     seeds: tuple[int, int]
     deviations: tuple[float | None, float | None]
+    names: tuple[str, str]
+    failed: tuple[int, int]
+    others: dict[str, tuple[float, float]]
 
     def as_json(self) -> dict[str, Any]:
         return {
             "metric": self.metric, "first": self.first, "second": self.second,
             "difference": self.second - self.first, "interval": self.interval, "p": self.probability,
             "examples": self.examples, "seeds": self.seeds, "standard_deviations": self.deviations,
+            "names": self.names, "failed": self.failed, "others": self.others,
         }  # fmt: skip
 
 
@@ -68,6 +76,7 @@ def compare_finetunings(
     examples, problem = task.splits[DEV], task.problem
     known = json.loads(json.dumps([problem.describe_example(example) for example in examples]))
     sides = [_read_predictions(folder, known) for folder in (first, second)]
+    one, other = (read_json(folder / "results.json")["seeds"] for folder in (first, second))
     metric = problem.metric
 
     def scores(runs: list[list[Prediction]], indices: list[int]) -> list[float]:
@@ -86,14 +95,32 @@ def compare_finetunings(
         done = number + 1
         if done % 10 == 0:
             logger.info("%s of %s resamples", done, resamples, extra={"progress": (done, resamples)})
-    observed = means[1] - means[0]
+    observed, names = means[1] - means[0], display_names([first, second])
     # Resampled differences vary around the observed one as they would vary around 0 under the null hypothesis.
     at_least_as_large = int((np.abs(differences - differences.mean()) >= abs(observed)).sum())
     deviations = [statistics.stdev(of_seeds) if len(of_seeds) > 1 else None for of_seeds in values]
     return Comparison(
         metric, means[0], means[1], percentile_interval(differences), (at_least_as_large + 1) / (resamples + 1),
         len(examples), (len(values[0]), len(values[1])), (deviations[0], deviations[1]),
+        names=(names[0], names[1]), failed=(_count_failed(one), _count_failed(other)),
+        others=_common_splits(one, other, metric),
     )  # fmt: skip
+
+
+def _count_failed(seeds: list[dict[str, Any]]) -> int:
+    return sum(seed.get("failed") is not None for seed in seeds)
+
+
+def _common_splits(
+    first: list[dict[str, Any]], second: list[dict[str, Any]], metric: str
+) -> dict[str, tuple[float, float]]:
+    """The means over the seeds of both on the splits that every seed was evaluated on, besides dev."""
+    sides = [[seed.get("others", {}) for seed in seeds] for seeds in (first, second)]
+    splits = [
+        split for split in sides[0][0] if all(metric in seed.get(split, {}) for side in sides for seed in side)
+    ]
+    means = [{split: statistics.mean(seed[split][metric] for seed in side) for split in splits} for side in sides]
+    return {split: (means[0][split], means[1][split]) for split in splits}
 
 
 def _load_common_task(first: Path, second: Path, data: Path | None) -> Task:

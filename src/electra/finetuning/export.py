@@ -30,8 +30,12 @@ OTHER_HEADS: dict[HeadKind, tuple[HeadKind, str]] = {
 """Heads that transformers has no class for: the kind that it may have one for, and the setting that makes it."""
 
 
-def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: SeedResult) -> None:
-    """Write OUT/model, and log the difference between transformers' logits and ours."""
+def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: SeedResult) -> str | None:
+    """Write OUT/model, and compare it with what transformers computes.
+
+    Returns:
+        How large the difference is, in words; None: transformers is not here or has no such network.
+    """
     model = copy.deepcopy(model).cpu()  # the original stays on its device, for further predictions
     encoder, head = model.encoder, model.head
     problem = model.problem.rescale_outputs(head)
@@ -68,11 +72,12 @@ def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: Seed
     ids_BL, segments_BL = (x[:, : data.max_length] for x in (batch.input_ids_BL, batch.segment_ids_BL))
     mask_BL = torch.arange(ids_BL.shape[1]) < batch.lengths_B[:, None]
     difference = parity(folder, encoder, head, ids_BL, segments_BL, mask_BL)
-    if difference is not None:
-        compared = "logits" if has_class else "states"
-        logger.info("exported the model: %s within %.1e of transformers'", compared, difference)
-        if not difference <= TOLERANCE:
-            logger.warning("the exported %s differ from transformers' by more than %s", compared, TOLERANCE)
+    if difference is None:
+        return None
+    compared = "logits" if has_class else "states"
+    if not difference <= TOLERANCE:
+        logger.warning("the exported %s differ from transformers' by more than %s", compared, TOLERANCE)
+    return f"{compared} within {difference:.1e} of transformers'"
 
 
 def build_model_card(setup: FinetuneSetup, problem: Problem, result: SeedResult, *, loads_whole: bool) -> str:

@@ -70,7 +70,8 @@ def train_seeds(setup: FinetuneSetup, out: Path) -> FinetuneResult:
         of_seed = ended.result
         result = result.with_seed(of_seed)
         if result.best is of_seed and not of_seed.diverged:
-            export_model(setup, ended.model, out, of_seed)
+            compared = export_model(setup, ended.model, out, of_seed)
+            logger.info("exported the model%s", f": {compared}" if compared else "")
         write_json(folder / "result.json", asdict(of_seed))
         remove_checkpoints(folder)
         failed = f" – failed: {of_seed.failed}" if of_seed.failed else ""
