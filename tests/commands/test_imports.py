@@ -22,3 +22,10 @@ def test_the_modules_of_verbs_import_nothing_heavy() -> None:
     if imported_with(list(modules.values())):
         actual = {verb: imported_with([module]) for verb, module in modules.items()}
         pytest.fail(f"import these inside `run`: { {verb: names for verb, names in actual.items() if names} }")
+
+
+def test_a_missing_folder_is_said_before_anything_heavy_is_imported() -> None:
+    code = "import sys\nfrom electra.cli import main\nassert main(['pretrain', 'electra-tiny']) == 2\n"
+    code += f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "a run needs --data" in done.stderr and done.stdout.strip() == ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from electra.config import COMMAND_LINE, PRESET_LAYERS, load_config, overrides_of
+from electra.config import COMMAND_LINE, PRESET_LAYERS, load_config, overrides_of, read_toml
 from electra.config_fields import override_names
 from electra.errors import ConfigError
 
@@ -67,6 +67,9 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
             f'  combine it with one that does, in a file with extends = ["electra-base", "{command.preset}"],\n'
             "  or give its settings one by one, as --objective.NAME VALUE"
         )
+    table = read_toml(command.preset)  # what is missing is said before torch is imported, which takes seconds
+    if not command.dry_run and any(path is None and name not in table for name, path in paths.items()):
+        raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
     from electra.pretraining.config import PretrainConfig, refuse_two_lengths
     from electra.pretraining.warm_start import refuse_fixed, refuse_unused
 
