@@ -3,8 +3,9 @@
 Shapes: L tokens of a sentence with [CLS] and [SEP], N prediction slots, V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,14 @@ from electra.export.pretrained import Pretrained
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.masking import MaskingConfig, draw_masks, replace_tokens
 from electra.objectives.vocabulary import Vocabulary
-from electra.serving.coloring import color_tokens
+from electra.serving.coloring import color_tokens, format_probability
 
 MIN_TOKENS, MAX_TOKENS = 10, 30
 """The length of a sentence that is shown."""
+WORD_SHARE = 0.85
+"""Share of words and commas among the tokens of a sentence of prose; code has fewer."""
+CANDIDATES = 300
+"""Sentences that are looked at to find some that a reader can judge."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +50,33 @@ class Demonstration:
 
     def __rich__(self) -> RenderableType:
         truth = Text("really replaced: ", style="dim")
-        pairs = [f"{self.tokens[position]} (was {token})" for position, token in self.originals.items()]
+        pairs = [
+            f"{self.tokens[position]} {format_probability(self.probabilities[position])} (was {token})"
+            for position, token in self.originals.items()
+        ]
         return Group(color_tokens(self.tokens, self.probabilities), truth.append(", ".join(pairs)), "")
+
+    @property
+    def can_be_judged(self) -> bool:
+        """Whether a reader sees what was replaced: whole words in a sentence of prose, not parts of code."""
+        before = [self.originals.get(position, token) for position, token in enumerate(self.tokens)]
+        following = [*before[1:], ""]
+        return is_prose(before) and all(
+            word.isalpha() and self.tokens[position].isalpha() and not following[position].startswith("##")
+            for position, word in self.originals.items()
+        )
+
+
+def is_prose(tokens: Sequence[str]) -> bool:
+    """Whether tokens are those of a sentence of words that ends as one, not of code or of a list."""
+    words = [token for token in tokens[:-1] if token.removeprefix("##").isalpha() or token == ","]
+    return tokens[-1] in {".", "!", "?"} and len(words) >= WORD_SHARE * (len(tokens) - 1)
 
 
 def demonstrate(export: Path, data: TokenData, *, count: int = 3) -> list[Demonstration]:
     """Corrupt some held-out sentences with the generator and score them; the same sentences at every call.
+
+    Sentences of prose in which whole words are replaced come first; others are only shown if those are too few.
 
     Args:
         export: the folder that holds `discriminator` and `generator`.
@@ -59,14 +85,14 @@ def demonstrate(export: Path, data: TokenData, *, count: int = 3) -> list[Demons
         CheckpointError: the exports are missing, or are not a discriminator and a generator.
     """
     discriminator, generator = load_pretrained(export / "discriminator"), load_pretrained(export / "generator")
-    demonstrations = []
-    for number, ids in enumerate(_sample_sentences(data)):
+    good, others = [], []
+    for number, ids in enumerate(islice(_sample_sentences(data), CANDIDATES)):
         demonstration = _corrupt_and_score(ids, discriminator, generator, data, seed=step_seed(0, number))
         if len(demonstration.originals) >= 2:
-            demonstrations.append(demonstration)
-        if len(demonstrations) == count:
+            (good if demonstration.can_be_judged else others).append(demonstration)
+        if len(good) == count:
             break
-    return demonstrations
+    return [*good, *others][:count]
 
 
 def _sample_sentences(data: TokenData) -> Iterator[list[int]]:

@@ -1,0 +1,34 @@
+"""Which sentences are shown to a new user."""
+
+import pytest
+
+from electra.analysis.demonstration import Demonstration, is_prose
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the cat sat on the mat , and then it sl ##ept .", True),
+        ("is it true ?", True),
+        ("return self . _ items [ key ]", False),
+        ("> > > import sys", False),
+        ("new in version 3 . 11", False),
+        ("the first of the words of a list :", False),
+    ],
+)
+def test_prose_is_words_and_ends_as_a_sentence(text: str, expected: bool) -> None:
+    assert is_prose(text.split()) == expected
+
+
+def shown(text: str, originals: dict[int, str]) -> Demonstration:
+    tokens = text.split()
+    return Demonstration(tokens, originals, [0.5] * len(tokens))
+
+
+def test_only_whole_words_can_be_judged() -> None:
+    text = "the cat sat on the math , and then it sl ##ept ."
+    assert shown(text, {5: "mat", 1: "dog"}).can_be_judged
+    assert not shown(text, {5: "mat", 6: "and"}).can_be_judged, "a comma came in"
+    assert not shown(text, {5: "mat", 11: "##eep"}).can_be_judged, "the end of a word"
+    assert not shown(text, {5: "mat", 10: "w"}).can_be_judged, "the beginning of a word"
+    assert not shown("x = f ( math ) .", {4: "mat"}).can_be_judged
