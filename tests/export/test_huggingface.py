@@ -159,6 +159,23 @@ def test_transformers_reads_the_same_ids(network, tmp_path, kind, lowercase) -> 
         assert settings["do_lower_case"] is lowercase
 
 
+def test_transformers_reads_the_same_ids_of_scripts_that_keep_their_marks(network, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    transformers = pytest.importorskip("transformers")
+    texts = ["어제 그 영화를 봤다.", "हिन्दी की किताब", "เรือออกจากท่า", "Fähre CAFÉ", "봤다 ≠"]
+    (tmp_path / "tokenizer.json").write_text(train_tokenizer(texts * 5, vocabulary_size=300).to_str())
+    encoder, head = network()
+    encoder.config = type(encoder.config)(**{**vars(encoder.config), "vocabulary_size": 400})
+    huggingface.save(
+        tmp_path / "model", encoder=encoder, head=head, tokenizer_json=tmp_path / "tokenizer.json", card="",
+        max_length=24,
+    )  # fmt: skip
+    tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
+    exported = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    for text in texts:
+        assert exported(text)["input_ids"] == tokenizer.encode(text).ids
+    assert not (tmp_path / "model/vocab.txt").exists(), "a vocab.txt would be read with BERT's rules"
+
+
 def test_a_tokenizer_of_other_weights_is_refused(export, network, tmp_path) -> None:  # type: ignore[no-untyped-def]
     big = train_tokenizer(["".join(map(chr, range(0x4E00, 0x4F00)))] * 3, vocabulary_size=900)
     big.save(str(tmp_path / "big.json"))

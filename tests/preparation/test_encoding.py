@@ -26,7 +26,7 @@ CORPUS = [
 TRICKY = [
     *("abcdeABCDE019zZ" + ".,!?-'\"()[]{}<>#$%&*+/:;=@\\^_`|~"),
     *"éÉüßİıΣσς\u0301\u0308\u0345\u00a0\u3000\u2003\u2028\u2029\u200b\u200d\ufeff\ufffd\u0000\u0007\t\n\r\v\f\x1c\x1f\x85\xad",
-    *"中文字豈\u9fff\u3400\U00020000。，、！？「」“”‘’—–…·•☃😀ﬁｆ１Åｱ한글กำעبर्कς\u1100\u1161´¨",
+    *"中文字豈\u9fff\u3400\U00020000。，、！？「」“”‘’—–…·•☃😀ﬁｆ１Åｱ한글กำעبर्कς\u1100\u1161\u0338\u0e31봤ひ\u3099ぴ´¨",
     *("[MASK]", "[SEP]", "the", "The", "ferry", "👨‍👩‍👧"),
 ]
 
@@ -44,6 +44,8 @@ def bpe(*, prefixed: bool = True, **options: bool) -> Tokenizer:
         (lambda: train_tokenizer(CORPUS, vocabulary_size=512, lowercase=False), WordCache),
         (lambda: train_tokenizer(CORPUS, vocabulary_size=512, strip_accents=False), WordCache),
         (lambda: train_tokenizer(CORPUS, vocabulary_size=512, lowercase=False, strip_accents=True), WordCache),
+        (lambda: train_tokenizer([*CORPUS, "봤다 हिन्दी ≠"], vocabulary_size=512), WordCache),
+        (lambda: train_tokenizer([*CORPUS, "봤다 हिन्दी ≠"], vocabulary_size=512, strip_accents=False), WordCache),
         (bpe, SpacedWordCache),
         (lambda: bpe(prefixed=False), SpacedWordCache),
         (lambda: bpe(lowercase=True), SpacedWordCache),

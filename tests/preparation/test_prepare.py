@@ -203,6 +203,19 @@ def test_chinese(tmp_path: Path) -> None:
                   for text in documents_of(TokenData.open(tmp_path / "data"), split)) == sorted(texts)  # fmt: skip
 
 
+def test_a_vocabulary_of_single_characters_is_named_with_the_remedy(tmp_path: Path) -> None:
+    random = Random(0)
+    syllables = [chr(code) for code in range(0xAC00, 0xAC00 + 400)]
+    texts = [" ".join("".join(random.choices(syllables, k=3)) for _ in range(40)) for _ in range(40)]
+    (tmp_path / "a.txt").write_text("\n\n".join(texts))
+    manifest = prepare(config(tmp_path / "a.txt", tmp_path / "data", vocabulary_size=1000)).manifest
+    assert manifest["tokenizer"]["vocabulary_size"] == 1000
+    assert any("750 of the 1,000 entries of the vocabulary are single characters" in warning and
+               "larger --vocabulary-size" in warning for warning in manifest["warnings"])  # fmt: skip
+    ample = prepare(config(tmp_path / "a.txt", tmp_path / "ample", vocabulary_size=2400)).manifest
+    assert not any("single characters" in warning for warning in ample["warnings"])
+
+
 def test_rejects_are_listed_with_their_place(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.jsonl", 50)
     with corpus.open("ab") as file:

@@ -3,9 +3,13 @@
 import json
 import subprocess
 import sys
+import unicodedata
+from random import Random
+from typing import Any
 
 import pytest
 
+from electra.data.tokenizer import describe_tokenizer
 from electra.errors import DataError
 from electra.preparation.config import TokenizerKind
 from electra.preparation.tokenizer_training import train_tokenizer
@@ -44,6 +48,67 @@ def test_rare_characters_do_not_enter_the_alphabet() -> None:
     texts = ["common words " * 5000, "один"]
     vocabulary = train_tokenizer(texts, vocabulary_size=600).get_vocab()
     assert "w" in vocabulary and "о" not in vocabulary
+
+
+SCRIPTS = [
+    "어제 그 영화를 봤다. 정말 재미있었다. 학교에서 봤다.",
+    "がっこうで パンを食べました。東京のガイド。",
+    "เรือออกจากท่าตอนเจ็ดโมงเช้า ผู้ที่มาสายต้องรอ",
+    "जहाज़ सुबह सात बजे बंदरगाह से निकलता है। हिन्दी की किताब।",
+    "каждый ёж йод",
+]
+
+
+@pytest.mark.parametrize("strip_accents", [None, True, False])
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_only_latin_and_greek_letters_lose_their_accents(form: Any, strip_accents: bool | None) -> None:
+    texts = [unicodedata.normalize(form, text) for text in [*SCRIPTS, "Fähre café Καφές"] * 20]
+    trained = train_tokenizer(texts, vocabulary_size=1000, strip_accents=strip_accents)
+    for text in SCRIPTS:
+        tokens = trained.encode(unicodedata.normalize(form, text), add_special_tokens=False).tokens
+        expected = unicodedata.normalize("NFC", text).replace(" ", "")
+        assert "".join(token.removeprefix("##") for token in tokens) == expected
+    folded = "fähre café καφές" if strip_accents is False else "fahre cafe καφες"
+    assert trained.decode(trained.encode("Fähre CAFÉ Καφές").ids) == folded
+    assert describe_tokenizer(trained)["strip_accents"] is (strip_accents is not False)
+
+
+def test_accents_of_vietnamese_are_kept_unless_asked_otherwise() -> None:
+    texts = ["Chuyến phà rời bến lúc bảy giờ sáng và trở về buổi trưa."] * 20
+    kept = train_tokenizer(texts, vocabulary_size=600)
+    assert kept.encode("Bảy giờ", add_special_tokens=False).tokens == ["bảy", "giờ"]
+    stripped = train_tokenizer(texts, vocabulary_size=600, strip_accents=True)
+    assert stripped.encode("Bảy giờ", add_special_tokens=False).tokens == ["bay", "gio"]
+
+
+def test_every_latin_letter_is_normalized_as_in_english() -> None:
+    english, korean = train_tokenizer(TEXTS, vocabulary_size=600), train_tokenizer(SCRIPTS, vocabulary_size=600)
+    assert '"type":"NFC"' not in english.to_str().replace(" ", ""), "text in Latin script keeps BERT's rules"
+    letters = [chr(code) for code in range(0x250) if chr(code).isalnum()]
+    letters += [chr(code) for code in range(0x1E00, 0x1F00)]
+    for text in (*letters, *(unicodedata.normalize("NFD", letter) for letter in letters)):
+        assert korean.normalizer.normalize_str(text) == english.normalizer.normalize_str(text), ascii(text)
+
+
+def test_a_sentence_without_spaces_is_encoded() -> None:
+    trained = train_tokenizer(SCRIPTS * 20, vocabulary_size=1000)
+    assert trained.token_to_id("[UNK]") not in trained.encode("เรือออกจากท่าตอนเจ็ดโมงเช้า" * 8).ids
+
+
+def test_the_alphabet_leaves_room_for_words(caplog: pytest.LogCaptureFixture) -> None:
+    random = Random(0)
+    syllables = [chr(code) for code in range(0xAC00, 0xAC00 + 1500)]
+    words = ["".join(random.choices(syllables, k=3)) for _ in range(2000)] + ["하였다", "한국어"] * 2000
+    trained = train_tokenizer([" ".join(words)], vocabulary_size=1200)
+    vocabulary = trained.get_vocab()
+    assert len(vocabulary) == 1200
+    assert {"하였다", "한국어"} < set(vocabulary)
+    assert "no room for" in caplog.text and "larger --vocabulary-size" in caplog.text
+
+
+def test_an_ideograph_takes_one_entry() -> None:
+    vocabulary = train_tokenizer(TEXTS, vocabulary_size=800).get_vocab()
+    assert "渡" in vocabulary and "##渡" not in vocabulary
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from electra.errors import DataError
 
@@ -31,6 +31,12 @@ SPACE_PREFIX: dict[str, Any] = {"type": "Metaspace", "replacement": " ", "prepen
 """The pre-tokenizer with which an exported byte-level tokenizer adds a space before a text."""
 MAX_BYTES = 2**28
 """Maximum size of a file of a tokenizer; a vocabulary of a million entries has less than half of it."""
+STRIP_ACCENTS: dict[str, Any] = {
+    "type": "Replace",
+    "pattern": {"Regex": r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+"},
+    "content": "",
+}
+"""The normalizer that removes accents of decomposed Latin and Greek letters, and no marks of other scripts."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,8 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     parts = list(normalizer_parts(pipeline["normalizer"]))
     bert = next((part for part in parts if part["type"] == "BertNormalizer"), None)
     lowercase = bert["lowercase"] if bert else any(part["type"] == "Lowercase" for part in parts)
-    strip = bert["strip_accents"] if bert else any(part["type"] == "StripAccents" for part in parts)
+    strips = any(part["type"] == "StripAccents" or part == STRIP_ACCENTS for part in parts)
+    strip = bert["strip_accents"] if bert and not strips else strips
     special = special_tokens(tokenizer)
     return {
         "kind": pipeline["model"]["type"].lower(),
@@ -224,6 +231,14 @@ def standardize(tokenizer: Tokenizer, source: str | Path = "the tokenizer") -> T
     return tokenizer
 
 
+def latin_accent_strippers() -> list[normalizers.Normalizer]:
+    """Return the normalizers that remove accents from Latin and Greek letters; the result is decomposed."""
+    return [
+        normalizers.NFD(),
+        normalizers.Replace(Regex(STRIP_ACCENTS["pattern"]["Regex"]), STRIP_ACCENTS["content"]),
+    ]
+
+
 def _from_vocabulary(path: Path, lowercase: bool | None, strip_accents: bool | None) -> Tokenizer:
     try:
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
@@ -256,11 +271,24 @@ def _folder_lowercase(folder: Path) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def add_bert_pipeline(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool) -> Tokenizer:
-    """Add the normalizer, pre-tokenizer and decoder of BERT to a WordPiece tokenizer."""
+def add_bert_pipeline(
+    tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, *, keep_marks: bool = False
+) -> Tokenizer:
+    """Add the normalizer, pre-tokenizer and decoder of BERT to a WordPiece tokenizer.
+
+    Args:
+        keep_marks: accents are stripped from Latin and Greek letters only, and characters are composed (NFC). BERT
+            strips the marks of all scripts, and leaves Hangul decomposed. Latin text has the same ids either way.
+    """
     tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
+        clean_text=True,
+        handle_chinese_chars=True,
+        strip_accents=strip_accents and not keep_marks,
+        lowercase=lowercase,
     )
+    if keep_marks:
+        composed = [*latin_accent_strippers(), normalizers.NFC()] if strip_accents else [normalizers.NFC()]
+        tokenizer.normalizer = normalizers.Sequence([tokenizer.normalizer, *composed])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     return tokenizer

@@ -1,5 +1,6 @@
 """Write and read the tokenizer's files of a Hugging Face folder."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
 
 from electra.data import tokenizer as tokenizers
-from electra.data.tokenizer import describe_tokenizer, load_tokenizer
+from electra.data.tokenizer import describe_tokenizer, load_tokenizer, normalizer_parts
 from electra.errors import CheckpointError, DataError
 from electra.json_files import json_text, read_json
 from electra.modeling.encoders.base import EncoderConfig
@@ -44,7 +45,9 @@ def tokenizer_files(tokenizer: Tokenizer, max_length: int, *, segments: bool = T
     if description["kind"] == "wordpiece":
         settings |= {"do_lower_case": description["lowercase"], "strip_accents": description["strip_accents"]}
         entries = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-        if [i for _, i in entries] == list(range(len(entries))):  # the number of a line is an id
+        # In a vocab.txt the number of a line is an id, and all other rules are BERT's.
+        rules = [part["type"] for part in normalizer_parts(json.loads(tokenizer.to_str())["normalizer"])]
+        if [i for _, i in entries] == list(range(len(entries))) and rules == ["BertNormalizer"]:
             files["vocab.txt"] = "".join(f"{entry}\n" for entry, _ in entries)
     return files | {"tokenizer_config.json": json_text(settings)}
 

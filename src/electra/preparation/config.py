@@ -35,7 +35,8 @@ class PrepareConfig:
     """Convert the text to lower case. Default: yes for wordpiece, no for bpe and unigram; for a vocab.txt, yes if
     none of its entries has a capital letter."""
     strip_accents: bool | None = None
-    """Remove accents from letters. Default: the same as lowercase for wordpiece, no for bpe and unigram."""
+    """Remove accents from letters; only from Latin and Greek ones in text with scripts that need their marks.
+    Default: the same as lowercase for wordpiece, but no for Vietnamese; no for bpe and unigram."""
     text_column: str | None = None
     """Column or key of the text. Default: detected."""
     documents: DocumentRule = "blank-line"

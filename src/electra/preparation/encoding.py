@@ -18,7 +18,13 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from electra.data.shards import ENDS, Ends, Tokens, token_dtype
-from electra.data.tokenizer import byte_level_options, normalizer_parts, special_tokens, vocabulary_size
+from electra.data.tokenizer import (
+    STRIP_ACCENTS,
+    byte_level_options,
+    normalizer_parts,
+    special_tokens,
+    vocabulary_size,
+)
 from electra.preparation.sentences import split_sentences
 from electra.preparation.workers import map_in_order
 
@@ -27,8 +33,12 @@ LONGEST_CACHED = 32  # characters; longer strings seldom occur twice
 
 # Characters that are always a separate word in BERT's pipeline: ASCII punctuation, common Unicode punctuation, and
 # (with `handle_chinese_chars`) ideographs. A subset of its rules is enough to be exact.
-_PUNCTUATION = r"!-/:-@\[-`{-~¡«·»¿‐-‧‹›、。〈-】！，．：；？（）"
+_PUNCTUATION = r"!-/:;?@\[-`{-~¡«·»¿‐-‧‹›、。〈-】！，．：；？（）"
 _IDEOGRAPHS = "㐀-䶿一-鿿"
+_RELATIONS = "<=>"  # with a mark after it, each is another character (≠) where the normalizer composes
+
+# Normalizers after BERT's that change a character and the marks after it, and look at nothing else.
+_BY_CHARACTER: list[dict[str, Any]] = [{"type": "NFD"}, STRIP_ACCENTS, {"type": "NFC"}]
 
 Meta = TypeVar("Meta")
 
@@ -116,9 +126,11 @@ def build_sentence_encoder(tokenizer: Tokenizer) -> Callable[[str], bytes]:
     # Added entries are searched in the raw text and may contain a space; then words cannot be encoded one by one.
     only_special = all(entry.special for entry in tokenizer.get_added_tokens_decoder().values())
     if only_special and not pipeline["model"].get("dropout"):
-        if (names, pre_tokenizer["type"]) == (["BertNormalizer"], "BertPreTokenizer"):
-            separate = _PUNCTUATION + _IDEOGRAPHS * normalizers[0]["handle_chinese_chars"]
-            return WordCache(encode, separate=separate, lowercase=normalizers[0]["lowercase"]).encode
+        if names[:1] == ["BertNormalizer"] and pre_tokenizer["type"] == "BertPreTokenizer":
+            bert, *others = normalizers
+            if all(part in _BY_CHARACTER for part in others):
+                separate = _PUNCTUATION + _RELATIONS * (not others) + _IDEOGRAPHS * bert["handle_chinese_chars"]
+                return WordCache(encode, separate=separate, lowercase=bert["lowercase"]).encode
         # Normalizers that can make a word empty (StripAccents) would make runs of spaces, which are words.
         options = byte_level_options(tokenizer)
         if {"Lowercase", "NFC"}.issuperset(names) and options is not None and options.use_regex:

@@ -19,7 +19,7 @@ from electra.data.shards import (
 )
 from electra.data.tokenizer import describe_tokenizer, special_tokens
 from electra.preparation.progress import Progress
-from electra.preparation.report import find_warnings
+from electra.preparation.report import find_warnings, vocabulary_warnings
 from electra.preparation.shard_writer import count_tokens, write_counts, write_unigram_fakes
 
 
@@ -68,7 +68,10 @@ def finish_data(
         "dtype": "uint16" if dtype.itemsize == 2 else "uint32",
         "splits": splits,
         "statistics": statistics,
-        "warnings": list(find_warnings(statistics, splits, tail=progress.heldout.tail_of is not None)),
+        "warnings": [
+            *find_warnings(statistics, splits, tail=progress.heldout.tail_of is not None),
+            *vocabulary_warnings(tokenizer),
+        ],
         "unigram_counts": file_sha256(folder / UNIGRAM_COUNTS),
         "fingerprint": fingerprint(checksum, splits),
     }

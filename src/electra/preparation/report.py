@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+from tokenizers import Tokenizer, models
 
 
 @dataclass(frozen=True)
@@ -88,3 +89,19 @@ def find_warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: b
         yield "Nothing could be held out (the corpus is one sentence), and `electra pretrain` needs that; add text"
     if train["tokens"] < 1_000_000:
         yield f"Only {train['tokens']:,} tokens to train on: a network will memorize them; give more text"
+
+
+def vocabulary_warnings(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield a warning if single characters fill much of a vocabulary whose entries should be words.
+
+    Chinese characters do not count, because they are words.
+    """
+    if isinstance(tokenizer.model, models.BPE):
+        return
+    entries = [entry.removeprefix("##") or entry for entry in tokenizer.get_vocab()]
+    single = sum(len(entry) == 1 and not "㐀" <= entry <= "鿿" for entry in entries)
+    if single > len(entries) / 2:
+        yield (
+            f"{single:,} of the {len(entries):,} entries of the vocabulary are single characters, so few are left "
+            f"for words: use a larger --vocabulary-size ({4 * single:,} would do), or --model bpe"
+        )

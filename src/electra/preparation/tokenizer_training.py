@@ -1,14 +1,20 @@
 """Train a tokenizer on a sample of a corpus: WordPiece (default), byte-level BPE or Unigram."""
 
+import logging
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from electra.data.tokenizer import SPECIAL_NAMES, add_bert_pipeline, standardize
+from electra.data.tokenizer import SPECIAL_NAMES, add_bert_pipeline, latin_accent_strippers, standardize
 from electra.errors import DataError
 from electra.preparation.config import TokenizerKind
+from electra.preparation.scripts import has_ideographs, needs_accents, needs_marks
+
+logger = logging.getLogger(__name__)
 
 TRAINED_NAMES = [names[0] for names in SPECIAL_NAMES.values()]
 
@@ -16,9 +22,15 @@ TRAINED_NAMES = [names[0] for names in SPECIAL_NAMES.values()]
 # of the sample; a word with a rarer one becomes [UNK]. Without a limit, stray foreign letters fill the vocabulary.
 ALPHABET_COVERAGE = 0.9999
 
+# Entries of the vocabulary that the alphabet may take, so that some are left for words and their pieces.
+ALPHABET_SHARE = 0.75
+
+# Characters of a word that WordPiece encodes; a longer one becomes [UNK]. Thai writes a sentence as one word.
+LONGEST_WORD, LONGEST_WORD_WITH_MARKS = 100, 1000
+
 
 def train_tokenizer(
-    texts: Sequence[str],
+    texts: list[str],
     *,
     kind: TokenizerKind = "wordpiece",
     vocabulary_size: int = 30522,
@@ -35,40 +47,79 @@ def train_tokenizer(
     Args:
         vocabulary_size: number of entries, with the special tokens; a small sample may give fewer.
         lowercase: None: yes for WordPiece, no for the others.
-        strip_accents: None: as `lowercase` for WordPiece (BERT's convention), no for the others.
+        strip_accents: from Latin and Greek letters. None: as `lowercase` for WordPiece (BERT's convention), unless
+            the text is Vietnamese; no for the others.
 
     Raises:
         DataError: the texts are empty.
     """
     if not any(text and not text.isspace() for text in texts):
         raise DataError("There is no text to train a tokenizer on; give a corpus with text, or --tokenizer PATH")
+    composed = [unicodedata.normalize("NFC", text) for text in texts]
+    counts = _count_characters(composed)
     lowercase = kind == "wordpiece" if lowercase is None else lowercase
-    strip_accents = lowercase and kind == "wordpiece" if strip_accents is None else strip_accents
+    if strip_accents is None:
+        strip_accents = lowercase and kind == "wordpiece" and not needs_accents(counts)
+    if keep_marks := needs_marks(counts):
+        logger.info("The text has letters that need their marks; only Latin and Greek ones may lose accents")
+        texts = composed
+    elif composed != texts:
+        counts = _count_characters(texts)
+    rules = _Rules(lowercase, strip_accents, keep_marks)
     trainers_by_kind = {"wordpiece": _train_wordpiece, "bpe": _train_bpe, "unigram": _train_unigram}
-    return standardize(trainers_by_kind[kind](texts, vocabulary_size, lowercase, strip_accents))
+    return standardize(trainers_by_kind[kind](texts, counts, vocabulary_size, rules))
 
 
-def _train_wordpiece(texts: Sequence[str], size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
-    tokenizer = add_bert_pipeline(Tokenizer(models.WordPiece(unk_token="[UNK]")), lowercase, strip_accents)
-    alphabet = _alphabet(texts, tokenizer.normalizer)
+@dataclass(frozen=True)
+class _Rules:
+    """How characters are normalized; `keep_marks`: accents are stripped from Latin and Greek letters only."""
+
+    lowercase: bool
+    strip_accents: bool
+    keep_marks: bool
+
+    def add_bert_pipeline(self, tokenizer: Tokenizer) -> Tokenizer:
+        return add_bert_pipeline(tokenizer, self.lowercase, self.strip_accents, keep_marks=self.keep_marks)
+
+    def normalizers(self) -> list[normalizers.Normalizer]:
+        parts: list[normalizers.Normalizer] = [normalizers.Lowercase()] if self.lowercase else []
+        if self.strip_accents:
+            all_scripts = [normalizers.NFD(), normalizers.StripAccents()]
+            parts += [*(latin_accent_strippers() if self.keep_marks else all_scripts), normalizers.NFC()]
+        return parts
+
+
+def _train_wordpiece(texts: Sequence[str], counts: Counter[str], size: int, rules: _Rules) -> Tokenizer:
+    tokenizer = rules.add_bert_pipeline(Tokenizer(models.WordPiece(unk_token="[UNK]")))
+
+    # The normalizer makes each ideograph a word. Where they are rare, their useless "##" entries stay, so that a
+    # vocabulary of English is the same as ever.
+    separate = tokenizer.normalizer.normalize_str if has_ideographs(counts) else str
+
+    def continues(character: str) -> bool:
+        return len(tokenizer.pre_tokenizer.pre_tokenize_str(separate("a" + character))) == 1
+
+    # A character takes two entries: one at the beginning of words, and "##" inside them.
+    alphabet = _alphabet(counts, tokenizer.normalizer, size, entries=lambda character: 1 + continues(character))
     # The trainer numbers the "##" letters in the order of a hash map, which differs from run to run and
     # decides ties. Naming them as special tokens numbers them first; below they become ordinary entries.
-    continuing = [c for c in alphabet if len(tokenizer.pre_tokenizer.pre_tokenize_str("a" + c)) == 1]
+    continuing = ["##" + character for character in alphabet if continues(character)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
-        special_tokens=TRAINED_NAMES + ["##" + c for c in continuing],
+        special_tokens=TRAINED_NAMES + continuing,
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    trained = Tokenizer(models.WordPiece(tokenizer.get_vocab(), unk_token="[UNK]"))
-    return add_bert_pipeline(trained, lowercase, strip_accents)
+    longest = LONGEST_WORD_WITH_MARKS if rules.keep_marks else LONGEST_WORD
+    model = models.WordPiece(tokenizer.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=longest)
+    return rules.add_bert_pipeline(Tokenizer(model))
 
 
-def _train_bpe(texts: Sequence[str], size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
+def _train_bpe(texts: Sequence[str], counts: Counter[str], size: int, rules: _Rules) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
-    if normalizer := _character_normalizers(lowercase, strip_accents):
+    if normalizer := rules.normalizers():
         tokenizer.normalizer = normalizers.Sequence(normalizer)
     # The first word of a sentence gets a space too, so that it is the same entry as inside a sentence.
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -83,16 +134,12 @@ def _train_bpe(texts: Sequence[str], size: int, lowercase: bool, strip_accents: 
     return tokenizer
 
 
-def _train_unigram(texts: Sequence[str], size: int, lowercase: bool, strip_accents: bool) -> Tokenizer:
+def _train_unigram(texts: Sequence[str], counts: Counter[str], size: int, rules: _Rules) -> Tokenizer:
     tokenizer = Tokenizer(models.Unigram())
     spaces = normalizers.Replace(Regex(r"\s+"), " ")
-    parts = [
-        normalizers.NFKC(),
-        *_character_normalizers(lowercase, strip_accents),
-        spaces,
-        normalizers.Strip(),
-    ]
-    tokenizer.normalizer = normalizers.Sequence(parts)
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), *rules.normalizers(), spaces, normalizers.Strip()]
+    )
     # Punctuation is split off: no "end." next to "end"; and a Chinese sentence is not one word to the trainer.
     splitters = [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splitters)
@@ -101,7 +148,7 @@ def _train_unigram(texts: Sequence[str], size: int, lowercase: bool, strip_accen
         vocab_size=size - len(TRAINED_NAMES) + 1,
         special_tokens=["[UNK]"],
         unk_token="[UNK]",
-        initial_alphabet=_alphabet(texts, tokenizer.normalizer),
+        initial_alphabet=_alphabet(counts, tokenizer.normalizer, size),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
@@ -110,27 +157,42 @@ def _train_unigram(texts: Sequence[str], size: int, lowercase: bool, strip_accen
     return tokenizer
 
 
-def _character_normalizers(lowercase: bool, strip_accents: bool) -> list[normalizers.Normalizer]:
-    strip = [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()] if strip_accents else []
-    return [*([normalizers.Lowercase()] if lowercase else []), *strip]
-
-
-def _alphabet(texts: Iterable[str], normalizer: normalizers.Normalizer) -> list[str]:
-    """Return the most frequent normalized characters that cover `ALPHABET_COVERAGE` of the texts, sorted."""
-    raw: Counter[int] = Counter()
+def _count_characters(texts: Iterable[str]) -> Counter[str]:
+    counts: Counter[int] = Counter()
     for text in texts:
         codes, frequencies = np.unique(np.frombuffer(text.encode("utf-32-le"), np.uint32), return_counts=True)
-        raw.update(dict(zip(codes.tolist(), frequencies.tolist(), strict=True)))
+        counts.update(dict(zip(codes.tolist(), frequencies.tolist(), strict=True)))
+    return Counter({chr(code): count for code, count in counts.items()})
+
+
+def _alphabet(
+    raw: Counter[str],
+    normalizer: normalizers.Normalizer,
+    size: int,
+    *,
+    entries: Callable[[str], int] = lambda character: 1,
+) -> list[str]:
+    """Return the most frequent normalized characters that cover `ALPHABET_COVERAGE` of the text, sorted.
+
+    They are fewer if they would take more than `ALPHABET_SHARE` of the `size` entries of the vocabulary.
+    """
     counts: Counter[str] = Counter()
-    for code, count in raw.items():
-        for character in normalizer.normalize_str(chr(code)):
+    for raw_character, count in raw.items():
+        for character in normalizer.normalize_str(raw_character):
             if not character.isspace():
                 counts[character] += count
-    remaining = ALPHABET_COVERAGE * counts.total()
+    remaining, room = ALPHABET_COVERAGE * counts.total(), ALPHABET_SHARE * size
     alphabet: list[str] = []
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if remaining <= 0:
+        room -= entries(character)
+        if remaining <= 0 or room < 0:
             break
         alphabet.append(character)
         remaining -= count
+    if remaining > 0:
+        logger.warning(
+            "the vocabulary has no room for %s rare characters (%.2f%% of the text), and words with them become "
+            "[UNK]; a larger --vocabulary-size keeps them, and --model bpe knows every character",
+            f"{len(counts) - len(alphabet):,}", 100 * (remaining / counts.total() + 1 - ALPHABET_COVERAGE),
+        )  # fmt: skip
     return sorted(alphabet)

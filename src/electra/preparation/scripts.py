@@ -1,0 +1,43 @@
+"""Find what the scripts of a text need from a normalizer, from the counts of its composed characters (NFC)."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+
+NOTICEABLE = 0.001
+"""Share of a text's characters from which a script counts. English Wikipedia quotes less than a tenth of it."""
+
+
+def needs_marks(counts: Counter[str]) -> bool:
+    """Return whether BERT's removal of accents would damage the text: Korean, Japanese, Thai, Hindi, Russian.
+
+    It decomposes characters and removes nonspacing marks. Only in Latin and Greek are these accents; elsewhere
+    they are vowels, parts of letters, or make another letter, and Hangul consists of such parts.
+    """
+    return _share(counts, _is_marked) >= NOTICEABLE
+
+
+def needs_accents(counts: Counter[str]) -> bool:
+    """Return whether the text has words that differ by several accents of a letter, as in Vietnamese."""
+    return _share(counts, _is_vietnamese) >= NOTICEABLE
+
+
+def has_ideographs(counts: Counter[str]) -> bool:
+    """Return whether the text has Chinese characters, each of which BERT's normalizer makes a word."""
+    return _share(counts, lambda character: "㐀" <= character <= "鿿") >= NOTICEABLE
+
+
+def _share(counts: Counter[str], belongs: Callable[[str], bool]) -> float:
+    return sum(count for character, count in counts.items() if belongs(character)) / max(counts.total(), 1)
+
+
+def _is_marked(character: str) -> bool:
+    """Return whether a letter or mark of another script than Latin or Greek is, or has, a removable mark."""
+    parts = unicodedata.normalize("NFD", character)
+    if unicodedata.name(parts[0], "").startswith(("LATIN", "GREEK", "COMBINING")):
+        return False
+    return unicodedata.category(parts[0]) == "Mn" or (len(parts) > 1 and character.isalpha())
+
+
+def _is_vietnamese(character: str) -> bool:
+    return "Ạ" <= character <= "ỹ" or character in "ơưƠƯ"
