@@ -85,7 +85,8 @@ def demonstrate(export: Path, data: TokenData, *, count: int = 3) -> list[Demons
         CheckpointError: the exports are missing, or are not a discriminator and a generator.
     """
     discriminator, generator = load_pretrained(export / "discriminator"), load_pretrained(export / "generator")
-    good, others = [], []
+    good: list[Demonstration] = []
+    others: list[Demonstration] = []
     for number, ids in enumerate(islice(_sample_sentences(data), CANDIDATES)):
         demonstration = _corrupt_and_score(ids, discriminator, generator, data, seed=step_seed(0, number))
         if len(demonstration.originals) >= 2:
