@@ -11,6 +11,15 @@ def test_every_public_name_is_there() -> None:
         assert getattr(electra, name) is not None, name
 
 
+def test_the_public_names_are_listed() -> None:
+    assert {"load", "pretrain", "finetune", "Scorer"} <= set(dir(electra)) == set(electra.__all__)
+
+
+def test_a_model_says_what_it_is(small_model: str) -> None:
+    shown = repr(electra.load(small_model))
+    assert shown.startswith(f"<Model: {small_model}, a discriminator, bert, layers × width 1 × 32, ")
+
+
 def test_importing_it_loads_nothing_heavy() -> None:
     script = (
         "import sys, electra; print([m for m in ('torch', 'numpy', 'tokenizers', 'tyro') if m in sys.modules])"

@@ -76,6 +76,10 @@ if TYPE_CHECKING:
     from electra.serving.text_encoder import TextEncoder
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)

@@ -6,9 +6,10 @@ import os
 import shutil
 import signal
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -44,8 +45,19 @@ from electra.training.trainer import Outcome, Trainer
 logger = logging.getLogger(__name__)
 
 
-def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult":
-    """Start or resume a run; `fresh` starts a new run next to an existing one.
+OnReport = Callable[[Mapping[str, Any], int | None], None]
+
+
+def pretrain(
+    config: PretrainConfig, *, fresh: bool = False, on_report: OnReport = lambda *_: None
+) -> "PretrainResult":
+    """Start or resume a run.
+
+    Args:
+        fresh: start a new run next to an existing one.
+        on_report: called with the metrics of each report and each evaluation, as metrics.jsonl has them, and with
+            the length of the run in steps (None while it is being measured), for a progress bar and the like. Of
+            several processes only the main one calls it.
 
     Raises:
         ElectraError: the config, the data or the run's folder cannot be used.
@@ -61,7 +73,7 @@ def pretrain(config: PretrainConfig, *, fresh: bool = False) -> "PretrainResult"
         resolved = resolve(config, data, resumed=resumed)
         with _open_session(resolved, out, fresh=fresh) as session:
             parts = session.build()
-            trainer = _build_trainer(session, parts)
+            trainer = _build_trainer(session, parts, on_report)
             outcome = trainer.run()
             return _finish(session, outcome)
 
@@ -124,7 +136,7 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build_trainer(session: _Session, parts: RunParts) -> Trainer:
+def _build_trainer(session: _Session, parts: RunParts, on_report: OnReport) -> Trainer:
     """Build the trainer of a run."""
     data, run_folder, precision = session.resolved.data, session.run_folder, parts.precision
     config = session.resolved.config
@@ -141,6 +153,7 @@ def _build_trainer(session: _Session, parts: RunParts) -> Trainer:
         checkpoint_texts={"tokenizer.json": data.tokenizer_path.read_text(encoding="utf-8")},
         options=_trainer_options(config),
         on_event=session.on_event,
+        on_report=on_report,
     )
     sections = TrainerConfig(config.train, config.optimizer, config.evaluation, config.checkpoint, config.tracking)
     trainer = Trainer(parts.objective, sections, context)

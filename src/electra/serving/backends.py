@@ -101,8 +101,9 @@ def head_kind(loaded: LoadedModel) -> str:
 
 
 def describe_head(loaded: LoadedModel) -> str:
-    """Describe a model that is not a discriminator, for an error message."""
+    """Describe what a model is, in words."""
     descriptions = {
+        "discriminator": "a discriminator",
         "generator": "a masked language model",
         "language-model": "a language model",
         "encoder": "an encoder without a head",

@@ -13,7 +13,7 @@ from electra.errors import CheckpointError
 from electra.export.loading import find_masked_lm
 from electra.export.onnx.model import OnnxModel
 from electra.modeling.encoders.base import EncoderModule
-from electra.serving.backends import load_model
+from electra.serving.backends import describe_head, load_model, name_in_messages
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import ScoredText, Scorer
 from electra.serving.surprisal import SurprisalScorer, SurprisalText
@@ -42,8 +42,19 @@ class Model:
         self, model: str | Path, *, device: str | torch.device | None = None, max_length: int | None = None
     ) -> None:
         self.pretrained, self.device = load_model(model, max_length=max_length), device
+        self._source = model
         self._masked_lm, self._max_length = find_masked_lm(model), max_length
         self.tokenizer = self.pretrained.tokenizer
+
+    def __repr__(self) -> str:
+        parts = [name_in_messages(self._source), describe_head(self.pretrained)]
+        if not isinstance(self.pretrained, OnnxModel):
+            config, encoder = self.pretrained.encoder.config, self.pretrained.encoder
+            numbers = sum(parameter.numel() for parameter in encoder.parameters())
+            parts.append(
+                f"{config.kind}, layers × width {config.layers} × {config.hidden_size}, {numbers:,} parameters"
+            )
+        return f"<Model: {', '.join(parts)}>"
 
     @property
     def encoder(self) -> EncoderModule:

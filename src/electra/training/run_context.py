@@ -46,6 +46,8 @@ class RunContext:
         config_text: the config of the run as TOML, for a number of steps.
         checkpoint_texts: further text files for every checkpoint, by name (the tokenizer).
         on_event: called with each event, its message and the step.
+        on_report: called by the main process with the metrics of each report and each evaluation (their keys begin
+            with eval/), and the length of the run in steps, or None while it is being measured.
     """
 
     batches: BatchSource
@@ -57,3 +59,4 @@ class RunContext:
     checkpoint_texts: Mapping[str, str] = field(default_factory=dict)
     options: TrainerOptions = TrainerOptions()
     on_event: Callable[[Event, str, int], None] = lambda *_: None
+    on_report: Callable[[Mapping[str, Any], int | None], None] = lambda *_: None
