@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,7 +63,8 @@ def load_arm_config(setup: StudySetup, arm: Arm, settings: Mapping[str, Any], *,
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         folder.mkdir(parents=True, exist_ok=True)
         durable.write_text(path, text)
-    return load_config(PretrainConfig, path, overrides_of({"data": setup.data, **settings}))
+    config = load_config(PretrainConfig, path, overrides_of({"data": setup.data, **settings}))
+    return replace(config, tracking=config.tracking.trusted(()))
 
 
 def resolve_arms(setup: StudySetup, data: TokenData) -> ArmConfigs:

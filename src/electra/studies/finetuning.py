@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from electra.analysis.frozen_probes import FROZEN_PROBES
@@ -74,7 +75,8 @@ def finetune_config(setup: StudySetup, task: str, *, model: Path, out: Path) -> 
         "tracking.tensorboard": False,
         "train.precision": "auto" if RunFolder(out).config.is_file() else setup.precision,
     }  # fmt: skip
-    return load_config(FinetuneConfig, None, [*overrides_of(settings), *setup.finetune_settings])
+    config = load_config(FinetuneConfig, None, [*overrides_of(settings), *setup.finetune_settings])
+    return replace(config, tracking=config.tracking.trusted(()))  # the settings can be those of a study's folder
 
 
 def output_name(task: str, settings: Sequence[str]) -> str:
