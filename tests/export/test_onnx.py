@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import json
-import logging
 import subprocess
 import sys
 from ast import literal_eval
@@ -16,6 +15,7 @@ import pytest
 import torch
 from configs import make_encoder_config
 from small_model import LENGTH, TEXTS, write_model
+from torch import nn
 
 import electra
 from electra.data.tokenizer import special_tokens
@@ -23,7 +23,8 @@ from electra.errors import CheckpointError, MissingExtraError
 from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.export.onnx.check import max_difference, sample_batch, torch_network
-from electra.export.onnx.model import load_onnx
+from electra.export.onnx.graph import Graph
+from electra.export.onnx.model import load_onnx, open_session
 from electra.export.onnx.write import save_onnx
 from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import EncoderConfig
@@ -220,10 +221,34 @@ def test_eight_bits_are_smaller_and_nearly_as_accurate(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "small/onnx.json").read_text())["weights"] == "int8"
 
 
-def test_eight_bits_leave_the_root_logger_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(root := logging.getLogger(), "handlers", [])
-    save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "small", weights="int8")
-    assert root.handlers == [] and not root.disabled
+@pytest.mark.parametrize("network", ["electra", "modernbert", "deberta"])
+def test_eight_bits_do_not_mix_the_texts_of_a_batch(network: str, tmp_path: Path) -> None:
+    model = pretrained(network, ReplacedTokenHead)
+    save_onnx(model, tmp_path / "small", weights="int8")
+    small = load_onnx(tmp_path / "small")
+    inputs = sample_batch(model, special_tokens(model.tokenizer), lengths := [9, 3, 12, 5])
+    together = small.run(("states",), **inputs)["states"]
+    for row, length in enumerate(lengths):
+        one = {name: inputs[name][row : row + 1, :length] for name in ("input_ids", "token_type_ids")}
+        alone = small.run(("states",), **one)["states"]
+        assert torch.allclose(together[row, :length], alone[0], atol=1e-3)
+
+
+def test_a_product_in_eight_bits_has_a_scale_for_each_row_and_each_output() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(24, 7)
+    layer.weight.data *= torch.logspace(-2, 2, 7)[:, None]
+    x = torch.randint(-99, 100, (2, 3, 24)) * 10 ** torch.arange(6).view(2, 3, 1)  # rows of very different sizes
+    x[1, 1] = 0
+    graph = Graph(int8_layers=True)
+    given = graph.op("Cast", graph.input("input_ids", "batch", "length", "width"), to=graph.types.FLOAT)
+    graph.output("y", graph.linear(given, layer), "batch", "length", 7)
+    [actual] = open_session(graph.model("test", "0").SerializeToString()).run(None, {"input_ids": x.numpy()})
+    x_scales = x.abs().amax(-1, keepdim=True).clamp(min=1) / 127
+    weight_scales = layer.weight.abs().amax(1, keepdim=True) / 63
+    weight = (layer.weight / weight_scales).round() * weight_scales
+    expected = (x / x_scales + 0.5).floor() * x_scales @ weight.T + layer.bias
+    assert torch.allclose(torch.tensor(actual), expected, rtol=1e-4, atol=1e-4)
 
 
 SCRIPT_HEAD = "import sys\nsys.modules['torch'] = sys.modules['electra'] = None\n"

@@ -39,8 +39,7 @@ def attention_bias(graph: Graph, mask: str) -> str:
 
 def linear_rows(graph: Graph, x: str, layer: torch.nn.Linear, rows: slice) -> str:
     """Some of the outputs of a linear layer, which are rows of its weight."""
-    y = graph.op("MatMul", x, graph.parameter(layer.weight[rows], transpose=True))
-    return y if layer.bias is None else graph.op("Add", y, graph.parameter(layer.bias[rows]))
+    return graph.product(x, layer.weight[rows], None if layer.bias is None else layer.bias[rows])
 
 
 def attend(graph: Graph, scores: str, bias: str, value: str, heads: int, D: int) -> str:

@@ -5,7 +5,7 @@ operators: each attention tests for NaN, and axes are computed from one another.
 `Attention`, which onnxruntime refuses if there is a mask for padding. electra has few kinds of networks, so their
 computation is written here a second time. Each graph is compared with its network before it is saved (`check`).
 
-Shapes: B batch, L length, V vocabulary, D hidden size, H heads, K head size.
+Shapes: B batch, L length, V vocabulary, D hidden size, H heads, K head size, E outputs of a layer.
 """
 
 import itertools
@@ -26,6 +26,10 @@ OPSET, IR_VERSION = 20, 9
 IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
 """The inputs of every graph, int64 (B, L). Networks with one segment have no SEGMENTS."""
 
+WEIGHT_STEPS, ACTIVATION_STEPS = 63, 127
+"""Steps of 8-bit values on each side of zero. Weights use 7 bits: processors without VNNI instructions add pairs of
+products in 16 bits, which would overflow."""
+
 METADATA_FILE, MODEL_FILE = "onnx.json", "model.onnx"
 """The files of an ONNX folder next to those of the tokenizer."""
 
@@ -39,14 +43,15 @@ class Graph:
     """An ONNX graph to which operators and initializers are added. A value is known by its name.
 
     Args:
+        int8_layers: whether linear layers compute in 8 bits; see `product`.
         int8_embeddings: whether embedding tables are stored in 8 bits, with a scale for each row.
     """
 
-    def __init__(self, *, int8_embeddings: bool = False) -> None:
+    def __init__(self, *, int8_layers: bool = False, int8_embeddings: bool = False) -> None:
         from onnx import TensorProto, helper
 
         self._helper, self.types = helper, TensorProto
-        self.int8_embeddings = int8_embeddings
+        self.int8_layers, self.int8_embeddings = int8_layers, int8_embeddings
         self.nodes: list[Any] = []
         self._numbers = itertools.count()
         self._initializers: dict[Any, tuple[str, NDArray[Any]]] = {}
@@ -95,13 +100,17 @@ class Graph:
         Args:
             transpose: whether to store the transpose, as MatMul expects for the weight of a linear layer.
         """
-        tensor = tensor.detach()
-        self._parameters.append(tensor)
-        key = ("parameter", tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), transpose)
+        key = self._key("parameter", tensor, transpose)
         if key in self._initializers:
             return self._initializers[key][0]
+        tensor = tensor.detach()
         values = (tensor if tensor.dtype == torch.int8 else tensor.float()).cpu().numpy()
         return self._initializer(key, np.ascontiguousarray(values.T if transpose else values))
+
+    def _key(self, kind: str, tensor: Tensor, *others: Any) -> Any:
+        """The key of an initializer that is made from a parameter."""
+        self._parameters.append(tensor)
+        return (kind, tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), *others)
 
     def _initializer(self, key: Any, values: NDArray[Any]) -> str:
         if key not in self._initializers:
@@ -110,8 +119,39 @@ class Graph:
 
     def linear(self, x: str, layer: nn.Linear) -> str:
         """A linear layer, with or without bias."""
-        y = self.op("MatMul", x, self.parameter(layer.weight, transpose=True))
-        return y if layer.bias is None else self.op("Add", y, self.parameter(layer.bias))
+        return self.product(x, layer.weight, layer.bias)
+
+    def product(self, x: str, weight_ED: Tensor, bias_E: Tensor | None = None) -> str:
+        """A value (..., D) times the transpose of a weight, plus the bias.
+
+        In 8 bits, a weight has a scale for each output. The value is quantized at run time with a scale for each
+        vector of D: with one for the whole value, as onnxruntime's dynamic quantization has it, the result of a text
+        would depend on the other texts of its batch.
+        """
+        if not self.int8_layers:
+            y = self.op("MatMul", x, self.parameter(weight_ED, transpose=True))
+            return y if bias_E is None else self.op("Add", y, self.parameter(bias_E))
+        largest = self.op("ReduceMax", self.op("Abs", x), self.integers(-1), keepdims=1)
+        largest = self.op("Max", largest, self.scalar(1e-12))
+        steps = self.op("Mul", x, self.op("Div", self.scalar(ACTIVATION_STEPS), largest))
+        # Cast cuts off, so that half a step more rounds. Unsigned values with an offset are faster than signed ones.
+        offset = ACTIVATION_STEPS + 1
+        unsigned = self.op("Cast", self.op("Add", steps, self.scalar(offset + 0.5)), to=self.types.UINT8)
+        zero = self._initializer(("offset",), np.array(offset, np.uint8))
+        weight, scales_E = self._int8_weight(weight_ED)
+        sums = self.op("Cast", self.op("MatMulInteger", unsigned, weight, zero), to=self.types.FLOAT)
+        scales = self.op("Mul", self.op("Mul", largest, self.scalar(1 / ACTIVATION_STEPS)), scales_E)
+        y = self.op("Mul", sums, scales)
+        # onnxruntime (1.32) would fuse an Add, but then multiplies the bias by the scales as well.
+        return y if bias_E is None else self.op("Sub", y, self.parameter(-bias_E))
+
+    def _int8_weight(self, weight_ED: Tensor) -> tuple[str, str]:
+        """A weight in 8 bits, transposed, and the scale of each output."""
+        values_ED = weight_ED.detach().float().cpu()
+        scales_E = values_ED.abs().amax(1).clamp(min=1e-12) / WEIGHT_STEPS
+        int8_ED = torch.round(values_ED / scales_E[:, None]).to(torch.int8)
+        weight = self._initializer(self._key("int8", weight_ED), np.ascontiguousarray(int8_ED.numpy().T))
+        return weight, self._initializer(self._key("scales", weight_ED), scales_E.numpy())
 
     def embedding(self, weight: Tensor, indices: str) -> str:
         """Rows of an embedding table."""

@@ -6,7 +6,7 @@ answers, A width of the hidden layer for the ends of answers.
 
 from typing import Literal, get_args
 
-from torch import Tensor, nn
+from torch import nn
 
 from electra.errors import CheckpointError
 from electra.export.onnx.blocks import summary
@@ -26,18 +26,18 @@ FILE_LIMIT = 2**31 - 2**20
 """Bytes of weights that fit into a protobuf file, which has at most 2 GiB, with space for the operators."""
 
 
-def build(pretrained: Pretrained, *, int8_embeddings: bool = False) -> tuple[Graph, OnnxKind]:
+def build(pretrained: Pretrained, *, int8: bool = False) -> tuple[Graph, OnnxKind]:
     """The graph of a network, and its kind.
 
     Args:
-        int8_embeddings: store the token table in 8 bits, with a scale for each row. Masked language models ignore
-            this, because the table also computes their logits.
+        int8: compute linear layers in 8 bits, and store the token table in 8 bits, with a scale for each row. The
+            table of a masked language model stays in 32 bits, because it also computes the logits.
 
     Raises:
         CheckpointError: there is no ONNX graph for this encoder or head, or the network is too large for one file.
     """
     encoder, head = pretrained.encoder, pretrained.head
-    graph = Graph(int8_embeddings=int8_embeddings and not isinstance(head, MaskedLanguageModelHead))
+    graph = Graph(int8_layers=int8, int8_embeddings=int8 and not isinstance(head, MaskedLanguageModelHead))
     match head:
         case None:
             kind: OnnxKind = "encoder"
@@ -169,8 +169,8 @@ def _conditional_span(graph: Graph, encoder: EncoderModule, head: ConditionalSpa
     start_weight_AD, end_weight_AD = head.end_dense.weight.split([D, D], dim=1)
     positions_BT1 = graph.op("Unsqueeze", starts_BT, graph.integers(2))
     start_states_BTD = graph.op("GatherND", x_BLD, positions_BT1, batch_dims=1)
-    from_start_BT1A = graph.op("Unsqueeze", _matmul(graph, start_states_BTD, start_weight_AD), graph.integers(2))
-    from_end_BLA = graph.op("Add", _matmul(graph, x_BLD, end_weight_AD), graph.parameter(head.end_dense.bias))
+    from_start_BT1A = graph.op("Unsqueeze", graph.product(start_states_BTD, start_weight_AD), graph.integers(2))
+    from_end_BLA = graph.product(x_BLD, end_weight_AD, head.end_dense.bias)
     from_end_B1LA = graph.op("Unsqueeze", from_end_BLA, graph.integers(1))
     hidden_BTLA = graph.op("Gelu", graph.op("Add", from_start_BT1A, from_end_B1LA))
     allowed_B1L = graph.op("Unsqueeze", allowed, graph.integers(1))
@@ -192,7 +192,3 @@ def _conditional_span(graph: Graph, encoder: EncoderModule, head: ConditionalSpa
 def _scalar_linear(graph: Graph, x: str, layer: nn.Linear) -> str:
     """A linear layer with one output, whose axis is removed."""
     return graph.op("Squeeze", graph.linear(x, layer), graph.integers(-1))
-
-
-def _matmul(graph: Graph, x: str, weight: Tensor) -> str:
-    return graph.op("MatMul", x, graph.parameter(weight, transpose=True))

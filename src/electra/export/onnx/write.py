@@ -1,10 +1,6 @@
 """Write ONNX folders, with weights in 32 or 8 bits. Each graph is first compared with its network."""
 
-import logging
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -82,10 +78,9 @@ def save_onnx(
     if config_json is not None and config_json.is_file():
         texts["config.json"] = config_json.read_text(encoding="utf-8")
     if weights == "int8":
-        graph, _ = build(pretrained, int8_embeddings=True)
-        content = quantize(graph.model("electra", __version__))
-    else:
-        content = model.SerializeToString()
+        graph, _ = build(pretrained, int8=True)
+        model = graph.model("electra", __version__)
+    content = model.SerializeToString()
     _write(folder, texts, content)
     return SavedOnnx(folder, kind, difference, len(content))
 
@@ -108,41 +103,6 @@ def check_graph(pretrained: Pretrained, model: OnnxModel) -> float:
             "written; please report this with the versions of torch and onnxruntime"
         )
     return largest
-
-
-def quantize(model: Any) -> bytes:
-    """The model with 8-bit weights in its matrix products, with one scale for each output of a layer.
-
-    Activations are converted to 8 bits at run time (dynamic quantization), with one scale for each product. Only 7
-    of the weights' 8 bits are used: processors without VNNI instructions add pairs of products in 16 bits, which
-    would overflow. Products without weights stay in float32: those in attention, and the one with the token table.
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    weights = {initializer.name for initializer in model.graph.initializer}
-    excluded = [
-        node.name for node in model.graph.node if node.op_type == "MatMul" and node.input[1] not in weights
-    ]
-    with tempfile.TemporaryDirectory() as name, _root_logger_disabled():
-        path = Path(name) / MODEL_FILE
-        quantize_dynamic(
-            model, path, op_types_to_quantize=["MatMul"], nodes_to_exclude=excluded, per_channel=True,
-            reduce_range=True, weight_type=QuantType.QInt8,
-        )  # fmt: skip
-        return path.read_bytes()
-
-
-@contextmanager
-def _root_logger_disabled() -> Iterator[None]:
-    """onnxruntime logs advice that is of no use here to the root logger, and adds a handler if there is none. That
-    handler would show all messages of electra twice."""
-    root = logging.getLogger()
-    disabled, handlers = root.disabled, list(root.handlers)
-    root.disabled = True
-    try:
-        yield
-    finally:
-        root.disabled, root.handlers[:] = disabled, handlers
 
 
 def exported_task(pretrained: Pretrained) -> dict[str, Any] | None:
