@@ -10,8 +10,10 @@ where examples may be split.
 import re
 
 _CLOSERS = r"[\"'”’»)\]」』）】]*"
+_MARKS = "[.!?…。！？｡]"
 # It begins with one set of characters, which `re` can search for; two alternatives would take three times as long.
-_END = re.compile(rf"[.!?…。！？｡]+(?:{_CLOSERS}\s+|(?<=[。！？｡]){_CLOSERS})(?=\S)")
+# Only the first mark of a row may begin a match: from each mark of "......" it would read the rest of the row.
+_END = re.compile(rf"{_MARKS}(?<!{_MARKS}{_MARKS}){_MARKS}*(?:{_CLOSERS}\s+|(?<=[。！？｡]){_CLOSERS})(?=\S)")
 _OPENERS = "\"'“‘«„([¿¡「『"
 
 
