@@ -56,7 +56,7 @@ from electra.reports.study import read_study
 from electra.studies.config import load_study
 from electra.training.checkpoint import read_checkpoint
 
-PATIENCE, MEMORY = 10, 200 << 20
+PATIENCE, MEMORY = 60, 200 << 20
 SETTINGS = (
     "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
     "model.layers=1", "generator.layers=1", "generator.hidden_size=16", "generator.feed_forward_size=32",

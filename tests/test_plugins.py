@@ -35,7 +35,7 @@ SMALL = [
 def electra(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command in another process, in which no plugin is loaded yet."""
     command = [sys.executable, "-m", "electra", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 def test_both_are_trained_resumed_exported_and_scored(data_folder: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_its_commands_run_as_written(page: Path, corpus_file: Path, tmp_path: Pa
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
         )
         assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
     for code in blocks(page, "python"):
@@ -67,7 +67,7 @@ def test_its_commands_run_as_written(page: Path, corpus_file: Path, tmp_path: Pa
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
         )
         assert done.returncode == 0, f"{code}\n{done.stderr}"
 

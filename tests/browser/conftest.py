@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from small_model import write_model
 from small_server import serving, write_run
+from waiting import LIMIT
 
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.http.hosted_model import HostedModel
@@ -61,7 +62,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 def page(browser: Any) -> Iterator[Any]:
     """A page. An error or warning on its console, also of the Content-Security-Policy, fails the test."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(1000 * LIMIT)
     page = context.new_page()
     errors: list[str] = []
     page.on(

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from waiting import LIMIT
 
 TEXT = "The cat sat on the mat."
 
@@ -24,7 +25,8 @@ def slide(page: Any, to: float) -> None:
 
 
 def expected(address: str, text: str = TEXT, model: int = 1) -> dict[str, Any]:
-    return httpx.post(f"{address}/score", json={"texts": [text], "model": model}).json()["results"][0]
+    body = {"texts": [text], "model": model}
+    return httpx.post(f"{address}/score", json=body, timeout=LIMIT).json()["results"][0]
 
 
 def middle(probabilities: list[float]) -> float:
@@ -77,7 +79,8 @@ def test_a_click_shows_the_generators_proposals_and_puts_one_in(page: Any, addre
     page.locator(".token").nth(1).click()
     rows = page.locator(".details tbody tr")
     rows.first.wait_for()
-    right = httpx.post(f"{addresses['one']}/proposals", json={"text": TEXT, "tokens": [1], "count": 8}).json()
+    body = {"text": TEXT, "tokens": [1], "count": 8}
+    right = httpx.post(f"{addresses['one']}/proposals", json=body, timeout=LIMIT).json()
     proposed = [one["token"] for one in right["places"][0]["proposals"]]
     assert page.locator(".details tbody button").all_text_contents() == proposed
     assert page.locator(".token").nth(1).get_attribute("aria-expanded") == "true"

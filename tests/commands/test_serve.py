@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from small_server import write_run
+from waiting import LIMIT
 
 from electra.cli import main
 from electra.commands.serve import ServeConfig
@@ -37,13 +38,13 @@ def test_a_process_serves_until_a_signal_stops_it(run_folder: Path, tmp_path: Pa
         assert address is not None, lines
         headers = {"Authorization": "Bearer abc"}
         with httpx.Client(
-            base_url=address[0], timeout=30
+            base_url=address[0], timeout=LIMIT
         ) as client:  # no retries: it accepts connections before it logs this
             answer = client.post("/score", json={"texts": ["a dog"]}, headers=headers)
             assert answer.json()["results"][0]["tokens"] == ["a", "dog"]
             assert client.post("/score", json={"texts": ["a dog"]}).status_code == 401
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(LIMIT) == 0
     finally:
         process.kill()
         process.wait()

@@ -1,17 +1,24 @@
 """Started by torchrun: the `electra` command, of which process 1 breaks at a step. MODE MARKER ARGUMENTS...
 
-die: it is killed. hang: it does nothing any more. Where MARKER exists nothing happens; it is made beforehand.
+die: it is killed. hang: it does nothing any more, and the other process is set not to wait for long from then on.
+Where MARKER exists nothing happens; it is made beforehand.
 """
 
+import datetime
 import os
 import signal
 import sys
-import time
 from pathlib import Path
+
+import torch.distributed as dist
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+
+from waiting import until
 
 from electra.cli import main
 from electra.training import trainer
-from electra.training.distributed import rank
+from electra.training.distributed import message_group, rank
 
 STEP = 12
 mode, marker = sys.argv[1], Path(sys.argv[2])
@@ -19,12 +26,16 @@ made = trainer.Trainer._step
 
 
 def breaks(self: trainer.Trainer) -> None:
-    if rank() == 1 and self.progress.step == STEP and not marker.exists():
+    if self.progress.step == STEP and rank() == 1 and not marker.exists():
         marker.touch()
         if mode == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # torchrun would wait half a minute
-        time.sleep(600)
+        signal.pause()
+    if self.progress.step == STEP and mode == "hang":
+        until(marker.exists)
+        for group in (dist.group.WORLD, message_group()):
+            dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=2), group)
     made(self)
 
 

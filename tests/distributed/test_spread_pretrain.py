@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -88,8 +87,7 @@ def test_packed_rows_are_those_of_one_process(data_folder: Path, tmp_path: Path)
 def test_a_large_text_is_packed_by_the_main_process_while_the_other_waits(
     one: Path, data_folder: Path, tmp_path: Path
 ) -> None:
-    command = arguments(data_folder, tmp_path / "run", "--train.timeout_minutes", "0.08")
-    done = torchrun(Path(__file__).with_name("large_worker.py"), *command)
+    done = torchrun(Path(__file__).with_name("large_worker.py"), *arguments(data_folder, tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     assert_same_losses(tmp_path / "run", one)
     assert done.stderr.count("tokens into examples, once") == 1
@@ -158,9 +156,9 @@ def test_a_sharded_run_of_two_processes_equals_the_run_of_one(
 def test_a_process_that_dies_ends_the_run_and_the_command_goes_on(
     one: Path, data_folder: Path, tmp_path: Path
 ) -> None:
-    run, began = tmp_path / "run", time.monotonic()
+    run = tmp_path / "run"
     broken = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run))
-    assert broken.returncode != 0 and time.monotonic() - began < 120
+    assert broken.returncode != 0
     assert "process 1 (of 2, counted from 0) died" in broken.stderr
     assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-00000010"]
     end = json.loads((run / "ended.json").read_text())
@@ -179,10 +177,9 @@ def test_torchrun_restarts_a_run_where_it_was(one: Path, data_folder: Path, tmp_
 
 
 def test_a_process_that_hangs_is_noticed(data_folder: Path, tmp_path: Path) -> None:
-    more = ("--train.timeout_minutes", "0.1")
-    broken = torchrun(BREAKING, "hang", tmp_path / "broken", *arguments(data_folder, tmp_path / "run", *more))
+    broken = torchrun(BREAKING, "hang", tmp_path / "broken", *arguments(data_folder, tmp_path / "run"))
     assert broken.returncode != 0
-    assert "process 1 (of 2, counted from 0) died, or has not answered for 0.1 minutes" in broken.stderr
+    assert "process 1 (of 2, counted from 0) died, or has not answered for 10 minutes" in broken.stderr
 
 
 def test_a_batch_that_does_not_divide_is_refused_before_anything_else(data_folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from updates import updated
 
 
 def main(out: Path) -> None:
-    with distributed.init_distributed(minutes=1):
+    with distributed.init_distributed(minutes=10):
         rank = distributed.rank()
         agreement = distributed.AgreedMaximum()
         facts = {

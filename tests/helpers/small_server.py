@@ -2,13 +2,13 @@
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from small_model import LENGTH, TEXTS
+from waiting import LIMIT, until
 
 from electra.export import huggingface
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
@@ -42,18 +42,16 @@ def write_run(folder: Path, *, seed: int = 0) -> Path:
 @contextlib.contextmanager
 def serving(*models: HostedModel, **settings: Any) -> Iterator[tuple[str, process.GracefulServer]]:
     """The address of a server that runs until the end of the block, and the server."""
-    server = ModelServer(models, **{"limits": Limits(seconds=20), **settings})
+    server = ModelServer(models, **{"limits": Limits(seconds=LIMIT), **settings})
     bound = process.bind_socket("127.0.0.1", 0)
     host, port = bound.getsockname()[:2]
     uvicorn_server = process.build_uvicorn_server(server)
     thread = threading.Thread(target=uvicorn_server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:
-        until = time.monotonic() + 20
-        while not uvicorn_server.started and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: uvicorn_server.started)
         yield f"http://{host}:{port}", uvicorn_server
     finally:
         server.drain()
-        thread.join(20)
+        thread.join(LIMIT)
         assert not thread.is_alive(), "the server does not stop"

@@ -2,9 +2,9 @@ import errno
 import io
 import json
 import logging
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -85,43 +85,39 @@ def test_a_killed_run_resumes_and_ends_with_the_same_bytes(tmp_path: Path) -> No
     lines = [json.dumps({"text": article(random, 100)}) if i % 20 else "{broken" for i in range(100)]
     for name, part in (("a", lines[:40]), ("b", lines[40:])):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(part))
-    # Small batches and commits, and a pause after each commit, in which the process is killed.
+    # Small batches and commits. The process kills itself between two commits, after so many characters.
     program = f"""
-import sys, time
+import os, signal, sys
 from pathlib import Path
 from electra.preparation import document_batches, run
 from electra.preparation.config import PrepareConfig
 
-class SlowProgress(run.Progress):
-    def save(self, folder):
-        super().save(folder)
-        time.sleep(float(sys.argv[2]))
+class KillingProgress(run.Progress):
+    def add(self, *arguments, **options):
+        super().add(*arguments, **options)
+        if self.characters > int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    document_batches.BATCH_CHARACTERS, run.COMMIT_CHARACTERS, run.Progress = 15_000, 60_000, SlowProgress
+    document_batches.BATCH_CHARACTERS, run.COMMIT_CHARACTERS, run.Progress = 15_000, 60_000, KillingProgress
     corpus = ({str(tmp_path / "a.jsonl")!r}, {str(tmp_path / "b.jsonl")!r})
     run.prepare(PrepareConfig(corpus, Path(sys.argv[1]), vocabulary_size=600, workers=int(sys.argv[3]),
                               shard_tokens=20_000))
 """
     (tmp_path / "program.py").write_text(program)
 
-    def start(name: str, pause: float = 0.0, workers: int = 1) -> "subprocess.Popen[bytes]":
-        arguments = [str(tmp_path / "program.py"), str(tmp_path / name), str(pause), str(workers)]
-        return subprocess.Popen([sys.executable, *arguments])
+    def start(name: str, characters: int = 10**9, workers: int = 1) -> int:
+        arguments = [str(tmp_path / "program.py"), str(tmp_path / name), str(characters), str(workers)]
+        return subprocess.run([sys.executable, *arguments]).returncode
 
-    progress, killed_at = tmp_path / "killed/progress.json", []
-    for least in (100_000, 250_000):
-        process = start("killed", pause=0.1, workers=2)
-        while process.poll() is None:
-            state = json.loads(progress.read_text()) if progress.exists() else {"characters": 0}
-            if state["characters"] > least:
-                process.kill()
-                killed_at.append(state["documents"])
-            time.sleep(0.01)
-    assert 0 < killed_at[0] < killed_at[-1] < 95, "killed twice in the middle"
+    committed = []
+    for characters in (150_000, 300_000):
+        assert start("killed", characters, workers=2) == -signal.SIGKILL
+        committed.append(json.loads((tmp_path / "killed/progress.json").read_text())["documents"])
+    assert 0 < committed[0] < committed[1] < 95, "killed twice in the middle"
     assert not (tmp_path / "killed/manifest.json").exists()
     for name in ("killed", "whole"):
-        assert start(name).wait() == 0
+        assert start(name) == 0
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
     killed, whole = (TokenData.open(tmp_path / name).manifest for name in ("killed", "whole"))
     assert untimed(killed) == untimed(whole)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,20 @@ from electra.pretraining.run import PretrainResult, pretrain
 from electra.training.batch_source import BatchSource
 from electra.training.health import SLOWER
 from electra.training.update import compile_encoders
+
+KILLED = """
+import os, signal, sys
+from electra.cli import main
+from electra.training.trainer import Trainer
+
+def step(trainer, made=Trainer._step):
+    if trainer.progress.step == 14:
+        os.kill(os.getpid(), signal.SIGKILL)
+    made(trainer)
+
+Trainer._step = step
+main(sys.argv[1:])
+"""
 
 
 def final_weights(run: Path) -> dict[str, torch.Tensor]:
@@ -104,18 +117,13 @@ def test_sigkill_and_the_same_command_end_the_same(
     """A real process, killed while it works; what it left behind goes on bit for bit."""
     out = tmp_path / "killed"
     arguments = command(data_folder, out, "--train.steps", "40")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "electra", *arguments],
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments],
         env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        capture_output=True,
     )
-    deadline = time.monotonic() + 120
-    while not (out / "checkpoints" / "step-00000012").exists() and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert max((out / "checkpoints").iterdir()).name == "step-00000012"
     assert main(arguments) == 0
     whole, resumed = final_weights(finished.run), final_weights(out)
     assert whole.keys() == resumed.keys()

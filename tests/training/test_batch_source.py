@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import torch
+from waiting import LIMIT
 
 from electra.data.collate import Batch
 from electra.training.batch_source import Prefetcher
@@ -30,7 +31,7 @@ def test_the_next_step_is_made_while_this_one_is_computed() -> None:
 
     ahead = Prefetcher(tells)
     ahead(0)
-    assert made[1].wait(timeout=10) and not made[2].is_set()
+    assert made[1].wait(timeout=LIMIT) and not made[2].is_set()
 
 
 def test_an_error_is_raised_at_its_own_step() -> None:

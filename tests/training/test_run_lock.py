@@ -5,13 +5,15 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import LIMIT
 
 from electra.errors import CheckpointError
 from electra.training import run_lock
-from electra.training.run_lock import STALE_SECONDS, acquire, is_locked, owner
+from electra.training.run_lock import HEARTBEAT_SECONDS, STALE_SECONDS, acquire, is_locked, owner
 
 ANOTHER = {"host": "another", "processes": [], "process": 1}
 
@@ -97,7 +99,7 @@ def test_one_of_many_processes_takes_over_an_abandoned_lock(tmp_path: Path) -> N
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(LIMIT)
         assert sum(found) == 1 and len(found) == 6
         assert not list(tmp_path.iterdir())
 
@@ -127,12 +129,17 @@ def test_a_reused_process_id_is_another_process(tmp_path: Path) -> None:
 def test_a_lock_of_another_machine_needs_a_heartbeat(
     lives: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_lock, "HEARTBEAT_SECONDS", 0.1)
-    path = tmp_path / "taken.json"
+    path, slept = tmp_path / "taken.json", [0.0]
     path.write_text(json.dumps(ANOTHER))
-    if lives:
-        thread = threading.Timer(0.15, os.utime, (path, (time.time() + 1,) * 2))
-        thread.start()
+
+    def sleep(seconds: float) -> None:
+        slept.append(slept[-1] + seconds)
+        if lives and slept[-2] < 2 * HEARTBEAT_SECONDS <= slept[-1]:
+            os.utime(path, (time.time() + 1,) * 2)
+
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: slept[-1], sleep=sleep)
+    monkeypatch.setattr(run_lock, "time", clock)
     run_lock.wait_for_heartbeat(tmp_path)
+    assert slept[-1] == pytest.approx((2 if lives else 3.5) * HEARTBEAT_SECONDS, abs=1)
     with acquire(tmp_path) as mine:
         assert mine is not lives

@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 from small_server import serving, write_run
+from waiting import LIMIT
 
 from electra.serving.http.hosted_model import HostedModel
 
@@ -22,5 +23,5 @@ def hosted(run_folder: Path) -> HostedModel:
 
 @pytest.fixture(scope="module")
 def client(hosted: HostedModel) -> Iterator[httpx.Client]:
-    with serving(hosted) as (address, _), httpx.Client(base_url=address, timeout=20) as client:
+    with serving(hosted) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         yield client

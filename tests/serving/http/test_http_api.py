@@ -12,6 +12,7 @@ import torch
 from prometheus_client.parser import text_string_to_metric_families
 from small_model import TEXTS, write_model
 from small_server import serving
+from waiting import LIMIT
 
 import electra
 from electra.data import tokenizer as tokenizers
@@ -101,7 +102,7 @@ def fine_tuned(folder: Path, problem: Problem) -> HostedModel:
 def test_a_fine_tuned_model_predicts_and_refuses_other_operations(tmp_path: Path) -> None:
     hosted = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
     expected = electra.load(tmp_path / "a/tuned").predict(TEXTS)
-    with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         answer = client.post("/predict", json={"texts": TEXTS}).json()
         assert answer == {"model": "tuned", "task": "classification", "predictions": answer["predictions"]}
         for actual, one in zip(answer["predictions"], expected, strict=True):
@@ -123,7 +124,7 @@ def test_a_fine_tuned_model_predicts_and_refuses_other_operations(tmp_path: Path
 def test_empty_texts_have_no_prediction(tmp_path: Path) -> None:
     one = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
     tagger = fine_tuned(tmp_path / "b", Tagging(("NOUN", "VERB"), "none", "accuracy", "NOUN"))
-    with serving(one, tagger) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(one, tagger) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         for model, text, message in [
             (1, "", "text 2 is empty"), (1, " \n", "text 2 is empty"), (2, "", "text 2 has no words"),
             (2, ["pair", ""], "text 2: part 2 is empty"),
@@ -139,7 +140,10 @@ def test_rounded_values_have_no_negative_zero() -> None:
 
 def test_the_parts_of_a_text_share_its_limit(tmp_path: Path) -> None:
     hosted = fine_tuned(tmp_path / "a", Classification(("accuracy",), pair=True, labels=("bad", "good")))
-    with serving(hosted, limits=Limits(characters=20)) as (address, _), httpx.Client(base_url=address) as client:
+    with (
+        serving(hosted, limits=Limits(characters=20)) as (address, _),
+        httpx.Client(base_url=address, timeout=LIMIT) as client,
+    ):
         assert client.post("/predict", json={"texts": [["a cat", "a dog"]]}).status_code == 200
         refused = client.post("/predict", json={"texts": [["a", "b"], ["a" * 15, "b" * 15]]})
         assert refused.status_code == 422
@@ -148,7 +152,7 @@ def test_the_parts_of_a_text_share_its_limit(tmp_path: Path) -> None:
 
 def test_predictions_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     hosted = fine_tuned(tmp_path / "a", QuestionAnswering(max_question=8, stride=4))
-    with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         pairs = [["the cat sat", "a dog"], ["on", "my homework"]]
         both = client.post("/predict", json={"texts": pairs}).json()["predictions"]
         assert [client.post("/predict", json={"texts": [one]}).json()["predictions"][0] for one in pairs] == both
@@ -157,7 +161,7 @@ def test_predictions_do_not_depend_on_the_batch(tmp_path: Path) -> None:
 
 def test_two_models_are_selected_by_number(hosted: HostedModel, tmp_path: Path) -> None:
     other = HostedModel(str(write_model(tmp_path / "other")), device="cpu")
-    with serving(hosted, other) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted, other) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         names = [client.post("/score", json={"texts": ["a"], "model": n}).json()["model"] for n in (1, 2)]
         assert names == ["my-run", "other"]
         refused = client.post("/proposals", json={"text": "a", "tokens": [0], "model": 2})
@@ -220,7 +224,7 @@ WRONG = [
 @pytest.fixture(scope="module")
 def strict(hosted: HostedModel):  # type: ignore[no-untyped-def]
     limits = Limits(characters=100, texts=8, body=1000)
-    with serving(hosted, limits=limits) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted, limits=limits) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         yield client
 
 
@@ -278,7 +282,7 @@ def test_the_page_may_run_its_own_code_only(client: httpx.Client) -> None:
 
 
 def test_the_api_needs_the_access_token(hosted: HostedModel) -> None:
-    with serving(hosted, token="s3cret") as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted, token="s3cret") as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         for given in (None, b"Bearer wrong", b"Basic s3cret", b"Bearer", b"Bearer s3cre\xff", b"Bearer s3cret2"):
             headers = {} if given is None else {b"Authorization": given}
             for path in ("/models", "/metrics", "/openapi.json"):
@@ -323,7 +327,7 @@ def test_a_failure_of_the_model_is_an_error_of_the_server(
 
     monkeypatch.setattr(hosted, "operations", lambda: {"score": sometimes})
     caplog.set_level(logging.CRITICAL, "electra")
-    with serving(hosted) as (address, _), httpx.Client(base_url=address) as client:
+    with serving(hosted) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         answer = client.post("/score", json={"texts": ["explode"]})
         assert answer.status_code == 500 and "memory" not in answer.text
         assert client.post("/score", json={"texts": ["fine"]}).status_code == 200

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from small_model import TEXTS
 from small_server import HEADS, serving
+from waiting import LIMIT
 
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
@@ -32,7 +33,7 @@ def test_results_are_those_of_the_run(onnx_folder: Path, hosted: HostedModel) ->
     texts = [*TEXTS, "", "the cat sat on the mat " * 20]
     with (
         serving(HostedModel(str(onnx_folder)), hosted) as (address, _),
-        httpx.Client(base_url=address, timeout=20) as client,
+        httpx.Client(base_url=address, timeout=LIMIT) as client,
     ):
         first, second = client.get("/models").json()["models"]
         assert first["name"] == "my-run/export/onnx" and first["generator"] == "my-run/export/onnx/generator"
@@ -63,7 +64,7 @@ def test_outputs_that_the_graph_lacks_are_refused(run_folder: Path, tmp_path: Pa
     save_onnx(dataclasses.replace(whole, task=problem.to_dict(), head=head), tmp_path / "tuned/onnx")
     with (
         serving(HostedModel(str(tmp_path / "tuned/onnx"))) as (address, _),
-        httpx.Client(base_url=address) as client,
+        httpx.Client(base_url=address, timeout=LIMIT) as client,
     ):
         assert client.get("/models").json()["models"][0]["can"] == ["predict"]
         assert len(client.post("/predict", json={"texts": TEXTS}).json()["predictions"]) == len(TEXTS)

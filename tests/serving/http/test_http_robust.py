@@ -5,11 +5,11 @@ import logging
 import random
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
 from small_model import TEXTS
 from small_server import serving
+from waiting import LIMIT, until
 
 from electra.serving.http import process
 from electra.serving.http.hosted_model import HostedModel
@@ -111,7 +112,7 @@ def test_bad_requests_under_load_do_not_affect_others(hosted: HostedModel) -> No
 
         def work(seed: int) -> None:
             draw = random.Random(seed)
-            with httpx.Client(base_url=address, timeout=20) as client:
+            with httpx.Client(base_url=address, timeout=LIMIT) as client:
                 for _ in range(25):
                     if draw.random() < 0.05:
                         statuses.append(
@@ -144,7 +145,7 @@ class BlockedScorer:
     def __call__(self, texts: list[str]) -> list[Any]:
         self.texts += texts
         self.began.set()
-        assert self.may_go.wait(20)
+        assert self.may_go.wait(LIMIT)
         return list(self.scorer(texts))
 
 
@@ -157,25 +158,27 @@ def blocked(hosted: HostedModel, monkeypatch: pytest.MonkeyPatch) -> BlockedScor
 
 def connected(address: str) -> socket.socket:
     host, _, port = address.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=LIMIT)
+
+
+def get(address: str, path: str) -> httpx.Response:
+    return httpx.get(f"{address}{path}", timeout=LIMIT)
 
 
 def post(address: str) -> httpx.Response:
-    return httpx.post(f"{address}/score", json={"texts": ["a dog"]}, timeout=20)
+    return httpx.post(f"{address}/score", json={"texts": ["a dog"]}, timeout=LIMIT)
 
 
 def test_a_full_queue_refuses_with_429_and_retry_after(hosted: HostedModel, blocked: BlockedScorer) -> None:
-    with serving(hosted, limits=Limits(waiting=2, seconds=20)) as (address, _), ThreadPoolExecutor(8) as pool:
+    with serving(hosted, limits=Limits(waiting=2, seconds=LIMIT)) as (address, _), ThreadPoolExecutor(8) as pool:
         sent = [pool.submit(post, address)]
-        assert blocked.began.wait(10)
+        assert blocked.began.wait(LIMIT)
         sent += [pool.submit(post, address) for _ in range(6)]
-        until = time.monotonic() + 10
-        while sum(one.done() for one in sent) < 4 and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: sum(one.done() for one in sent) == 4)
         refused = [one.result() for one in sent if one.done()]
         assert [one.status_code for one in refused] == [429] * 4
         assert all(int(one.headers["retry-after"]) >= 1 for one in refused)
-        assert httpx.get(f"{address}/health").status_code == 200
+        assert get(address, "/health").status_code == 200
         blocked.may_go.set()
         assert sorted(one.result().status_code for one in sent) == [200] * 3 + [429] * 4
 
@@ -185,15 +188,13 @@ def test_shutdown_finishes_accepted_requests_and_refuses_new_ones(
 ) -> None:
     with serving(hosted) as (address, server), ThreadPoolExecutor(4) as pool:
         taken = [pool.submit(post, address) for _ in range(3)]
-        assert blocked.began.wait(10)
-        until = time.monotonic() + 10
-        while server.server.worker.in_flight < 3 and time.monotonic() < until:
-            time.sleep(0.01)
+        assert blocked.began.wait(LIMIT)
+        until(lambda: server.server.worker.in_flight == 3)
         server.handle_exit(15, None)
         assert post(address).status_code == 503
-        assert httpx.get(f"{address}/ready").status_code == 503
-        assert "electra_ready 0.0" in httpx.get(f"{address}/metrics").text
-        assert httpx.get(f"{address}/health").status_code == 200
+        assert get(address, "/ready").status_code == 503
+        assert "electra_ready 0.0" in get(address, "/metrics").text
+        assert get(address, "/health").status_code == 200
         blocked.may_go.set()
         assert [one.result().status_code for one in taken] == [200] * 3
     with pytest.raises(httpx.ConnectError):
@@ -209,31 +210,35 @@ def test_slow_clients_get_408(hosted: HostedModel) -> None:
 def test_a_request_of_a_disconnected_client_is_not_computed(hosted: HostedModel, blocked: BlockedScorer) -> None:
     with serving(hosted) as (address, server), ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, address)
-        assert blocked.began.wait(10)
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{address}/score", json={"texts": ["nobody waits for this"]}, timeout=0.2)
-        until = time.monotonic() + 5
-        while server.server.worker.in_flight > 1 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert server.server.worker.in_flight == 1
+        assert blocked.began.wait(LIMIT)
+        body = json.dumps({"texts": ["nobody waits for this"]})
+        head = f"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        with connected(address) as leaving:
+            leaving.sendall(f"{head}\r\n\r\n{body}".encode())
+            until(lambda: server.server.worker.in_flight == 2)
+        until(lambda: server.server.worker.in_flight == 1)
         blocked.may_go.set()
         assert first.result().status_code == 200 and post(address).status_code == 200
-        metrics = httpx.get(f"{address}/metrics").text
+        metrics = get(address, "/metrics").text
     assert blocked.texts == ["a dog", "a dog"]
     assert 'electra_requests_total{endpoint="/score",status="499"} 1.0' in metrics
 
 
 def test_stalled_connections_are_closed(hosted: HostedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "KEEP_ALIVE_SECONDS", 0.5)
-    with serving(hosted, limits=Limits(seconds=0.2)) as (address, server):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    with serving(hosted) as (address, server):
+        limit = process.KEEP_ALIVE_SECONDS + 2 * server.server.limits.seconds
         silent, slow = (connected(address) for _ in range(2))
-        with silent, slow, httpx.Client(base_url=address) as asking:
+        with silent, slow, httpx.Client(base_url=address, timeout=LIMIT) as asking:
             slow.sendall(b"POST /score HTTP/1.1\r\nHost: localhost\r\n")
-            for _ in range(14):  # longer than the limit of idle connections
+            until(lambda: len(server._states) == 2)
+            for clock.now in (0.0, 0.6 * limit, 1.2 * limit):
                 assert asking.get("/health").status_code == 200
-                time.sleep(0.1)
+                until(lambda: clock.now in [since for _, since in server._states.values()])  # it has looked
             assert silent.recv(100) == slow.recv(100) == b""
-            assert len(server.server_state.connections) == 1
+            until(lambda: len(server.server_state.connections) == 1)
+            assert asking.get("/health").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -243,7 +248,7 @@ def test_stalled_connections_are_closed(hosted: HostedModel, monkeypatch: pytest
 def test_headers_have_a_limit(client: httpx.Client, path: str, headers: dict[str, str]) -> None:
     def ask(size: int) -> tuple[int, str | None, bytes]:  # http.client has no limit of its own
         filled = {name.format("a" * size): value.format("a" * size) for name, value in headers.items()}
-        with closing(HTTPConnection(client.base_url.host, client.base_url.port, timeout=10)) as connection:
+        with closing(HTTPConnection(client.base_url.host, client.base_url.port, timeout=LIMIT)) as connection:
             connection.request("GET", path.format("a" * size), headers=filled)
             answer = connection.getresponse()
             return answer.status, answer.getheader("connection"), answer.read()
@@ -264,7 +269,7 @@ def test_headers_may_arrive_in_pieces(hosted: HostedModel) -> None:
     with serving(hosted) as (address, server), connected(address) as connection:
         assert server.config.http == "h11"  # httptools has no limit
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 60_000)
-        time.sleep(0.2)  # so that it is read before the rest arrives
+        until(lambda: any(len(one.conn.trailing_data[0]) > 60_000 for one in server.server_state.connections))
         connection.sendall(b"\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
 

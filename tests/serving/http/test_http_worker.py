@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from waiting import LIMIT, until
 
 from electra.serving.http.limits import APIError, Limits
 from electra.serving.http.metrics import Metrics
@@ -25,15 +25,29 @@ class Slow:
     def __call__(self, items: Sequence[int]) -> list[int]:
         self.batches.append(list(items))
         self.began.set()
-        assert self.may_go.wait(10)
+        assert self.may_go.wait(LIMIT)
+        return self.results(items)
+
+    def results(self, items: Sequence[int]) -> list[int]:
         return [2 * item for item in items]
 
 
+class Dividing(Slow):
+    """An operation that fails on 0."""
+
+    def results(self, items: Sequence[int]) -> list[int]:
+        return [10 // item for item in items]
+
+
 def run(
-    trial: Callable[[Worker, Slow], Awaitable[Any]], *, limits: Limits | None = None, wait: float = 0.0
+    trial: Callable[[Worker, Slow], Awaitable[Any]],
+    *,
+    limits: Limits | None = None,
+    wait: float = 0.0,
+    operation: type[Slow] = Slow,
 ) -> list[list[int]]:
     """Run a trial with a worker and return the batches that it computed."""
-    slow = Slow()
+    slow = operation()
 
     async def whole() -> None:
         worker = Worker({"slow": slow, "other": slow}, limits=limits or Limits(), wait=wait, metrics=Metrics())
@@ -49,12 +63,17 @@ def run(
     return slow.batches
 
 
-async def busy(worker: Worker, slow: Slow) -> "asyncio.Task[list[Any]]":
+async def busy(worker: Worker, slow: Slow, number: int = 0) -> "asyncio.Task[list[Any]]":
     """A request that is being computed until `may_go` is set."""
     slow.may_go.clear()
-    first = asyncio.create_task(worker.submit("slow", [0], [1]))
-    await asyncio.to_thread(slow.began.wait, 10)
+    first = asyncio.create_task(worker.submit("slow", [number], [1]))
+    assert await asyncio.to_thread(slow.began.wait, LIMIT)
     return first
+
+
+async def accepted(worker: Worker, count: int) -> None:
+    """Wait until the worker has this number of requests without a response."""
+    await asyncio.to_thread(until, lambda: worker.in_flight == count)
 
 
 async def ask(worker: Worker, numbers: Sequence[int], *, operation: str = "slow", size: int = 1) -> list[Any]:
@@ -67,7 +86,7 @@ def test_requests_during_a_batch_form_the_next_batch_of_an_operation() -> None:
         others = [asyncio.create_task(ask(worker, [n, n + 10])) for n in (1, 2)]
         others.append(asyncio.create_task(ask(worker, [5], operation="other")))
         others.append(asyncio.create_task(ask(worker, [3])))
-        await asyncio.sleep(0.05)
+        await accepted(worker, 5)
         slow.may_go.set()
         assert await asyncio.gather(first, *others) == [[0], [2, 22], [4, 24], [10], [6]]
 
@@ -76,11 +95,26 @@ def test_requests_during_a_batch_form_the_next_batch_of_an_operation() -> None:
 
 def test_an_idle_worker_waits_for_further_requests() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
-        first = asyncio.create_task(ask(worker, [1]))
-        await asyncio.sleep(0.02)
-        assert await asyncio.gather(first, ask(worker, [2])) == [[2], [4]]
+        waits, wait = threading.Event(), worker._changed.wait
 
-    assert run(trial, wait=0.5) == [[1, 2]]
+        def reports(seconds: float | None = None) -> bool:
+            if seconds is not None:
+                waits.set()
+            return wait(seconds)
+
+        worker._changed.wait = reports  # type: ignore[method-assign]
+        first = asyncio.create_task(ask(worker, [1], size=BATCH_CHARACTERS // 2))
+        assert await asyncio.to_thread(waits.wait, LIMIT)
+        assert await asyncio.gather(first, ask(worker, [2], size=BATCH_CHARACTERS // 2)) == [[2], [4]]
+
+    assert run(trial, wait=2 * Limits().seconds) == [[1, 2]]
+
+
+def test_a_request_that_stays_alone_is_computed_after_the_wait() -> None:
+    async def trial(worker: Worker, slow: Slow) -> None:
+        assert await ask(worker, [1]) == [2]
+
+    assert run(trial, wait=0.01) == [[1]]
 
 
 def test_a_full_batch_does_not_wait() -> None:
@@ -94,9 +128,9 @@ def test_a_large_request_lets_small_ones_pass() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         large = asyncio.create_task(ask(worker, [1, 2, 3, 4], size=BATCH_CHARACTERS // 2))
-        await asyncio.sleep(0.02)
+        await accepted(worker, 2)
         small = asyncio.create_task(ask(worker, [9]))
-        await asyncio.sleep(0.02)
+        await accepted(worker, 3)
         slow.may_go.set()
         assert await asyncio.gather(first, large, small) == [[0], [2, 4, 6, 8], [18]]
 
@@ -114,7 +148,7 @@ def test_too_many_requests_are_refused() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         waiting = [asyncio.create_task(ask(worker, [n])) for n in (1, 2)]
-        await asyncio.sleep(0.02)
+        await accepted(worker, 3)
         with pytest.raises(APIError) as caught:
             await ask(worker, [3])
         assert caught.value.status == 429 and int(caught.value.headers["Retry-After"]) >= 1
@@ -129,19 +163,23 @@ def test_a_request_after_its_timeout_is_not_computed() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         late = asyncio.create_task(ask(worker, [1]))
+        await accepted(worker, 2)
+        loop = asyncio.get_running_loop()
+        clock = loop.time
+        loop.time = lambda: clock() + Limits().seconds  # type: ignore[method-assign]
         actual = await asyncio.gather(first, late, return_exceptions=True)
         assert [error.status for error in actual if isinstance(error, APIError)] == [504, 503]
         slow.may_go.set()
         assert await ask(worker, [2]) == [4]
 
-    assert run(trial, limits=Limits(seconds=0.2)) == [[0], [2]]
+    assert run(trial) == [[0], [2]]
 
 
 def test_a_cancelled_request_is_not_computed() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         gone = asyncio.create_task(ask(worker, [1]))
-        await asyncio.sleep(0.02)
+        await accepted(worker, 2)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         slow.may_go.set()
@@ -155,12 +193,12 @@ def test_cancelled_requests_leave_the_queue() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         gone = [asyncio.create_task(ask(worker, [n], size=9)) for n in (1, 2)]
-        await asyncio.sleep(0.02)
+        await accepted(worker, 3)
         for one in gone:
             one.cancel()
         await asyncio.gather(*gone, return_exceptions=True)
         taken = asyncio.create_task(ask(worker, [3]))
-        await asyncio.sleep(0.02)
+        await accepted(worker, 2)
         slow.may_go.set()
         assert await asyncio.gather(first, taken) == [[0], [6]]
         assert worker._queued_characters == 0
@@ -172,7 +210,7 @@ def test_draining_refuses_new_requests_and_finishes_accepted_ones() -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow)
         second = asyncio.create_task(ask(worker, [1]))
-        await asyncio.sleep(0.02)
+        await accepted(worker, 2)
         worker.draining = True
         with pytest.raises(APIError) as caught:
             await ask(worker, [2])
@@ -184,20 +222,14 @@ def test_draining_refuses_new_requests_and_finishes_accepted_ones() -> None:
 
 
 def test_a_failing_request_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
-    def fragile(items: Sequence[int]) -> list[int]:
-        time.sleep(0.02)
-        return [10 // item for item in items]
+    async def trial(worker: Worker, slow: Slow) -> None:
+        first = await busy(worker, slow, 10)
+        others = [asyncio.create_task(ask(worker, [n])) for n in (1, 0, 5)]
+        await accepted(worker, 4)
+        slow.may_go.set()
+        actual = await asyncio.gather(first, *others, return_exceptions=True)
+        assert actual[0] == [1] and actual[1] == [10] and actual[3] == [2]
+        assert isinstance(actual[2], APIError) and actual[2].status == 500
 
-    async def trial() -> None:
-        worker = Worker({"fragile": fragile}, limits=Limits(), wait=0.05, metrics=Metrics())
-        worker.start()
-        try:
-            sent = [asyncio.create_task(ask(worker, [n], operation="fragile")) for n in (1, 0, 5)]
-            actual = await asyncio.gather(*sent, return_exceptions=True)
-        finally:
-            worker.stop()
-        assert actual[0] == [10] and actual[2] == [2]
-        assert isinstance(actual[1], APIError) and actual[1].status == 500
-
-    asyncio.run(trial())
+    assert run(trial, operation=Dividing) == [[10], [1, 0, 5], [1], [0], [5]]
     assert "ZeroDivisionError" in caplog.text
