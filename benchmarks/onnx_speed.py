@@ -93,7 +93,9 @@ def quality(pretrained: Pretrained, models: dict[str, OnnxModel], texts: list[st
             alone = np.concatenate([Scorer(model, device="cpu").logits([one])[0] for one in ids])
             mixed = float(np.sqrt(np.mean((onnx_logits - alone) ** 2)) / torch_logits.std())
             flips = int(((onnx_logits > 0) != (alone > 0)).sum())
-            print(f"{name}: a text alone and in a batch differ by {mixed:.4f}; {flips} of {alone.size} tokens flip")
+            print(
+                f"{name}: a text alone and in a batch differ by {mixed:.4f}; {flips} of {alone.size} tokens flip"
+            )
             results[name]["alone"] = {"logits": mixed, "flips": flips, "tokens": alone.size}
     return results
 

@@ -212,7 +212,8 @@ def test_a_request_of_a_disconnected_client_is_not_computed(hosted: HostedModel,
         first = pool.submit(post, address)
         assert blocked.began.wait(LIMIT)
         body = json.dumps({"texts": ["nobody waits for this"]})
-        head = f"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        head = "POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+        head += str(len(body))
         with connected(address) as leaving:
             leaving.sendall(f"{head}\r\n\r\n{body}".encode())
             until(lambda: server.server.worker.in_flight == 2)

@@ -27,8 +27,8 @@ IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
 """The inputs of every graph, int64 (B, L). Networks with one segment have no SEGMENTS."""
 
 WEIGHT_STEPS, ACTIVATION_STEPS = 63, 127
-"""Steps of 8-bit values on each side of zero. Weights use 7 bits: processors without VNNI instructions add pairs of
-products in 16 bits, which would overflow."""
+"""Steps of 8-bit values on each side of zero. Weights use 7 bits: processors without VNNI instructions add pairs
+of products in 16 bits, which would overflow."""
 
 METADATA_FILE, MODEL_FILE = "onnx.json", "model.onnx"
 """The files of an ONNX folder next to those of the tokenizer."""
@@ -125,8 +125,8 @@ class Graph:
         """A value (..., D) times the transpose of a weight, plus the bias.
 
         In 8 bits, a weight has a scale for each output. The value is quantized at run time with a scale for each
-        vector of D: with one for the whole value, as onnxruntime's dynamic quantization has it, the result of a text
-        would depend on the other texts of its batch.
+        vector of D: with one for the whole value, as onnxruntime's dynamic quantization has it, the result of a
+        text would depend on the other texts of its batch.
         """
         if not self.int8_layers:
             y = self.op("MatMul", x, self.parameter(weight_ED, transpose=True))
@@ -134,7 +134,7 @@ class Graph:
         largest = self.op("ReduceMax", self.op("Abs", x), self.integers(-1), keepdims=1)
         largest = self.op("Max", largest, self.scalar(1e-12))
         steps = self.op("Mul", x, self.op("Div", self.scalar(ACTIVATION_STEPS), largest))
-        # Cast cuts off, so that half a step more rounds. Unsigned values with an offset are faster than signed ones.
+        # Cast cuts off, so that half a step more rounds. Unsigned values with an offset are faster than signed.
         offset = ACTIVATION_STEPS + 1
         unsigned = self.op("Cast", self.op("Add", steps, self.scalar(offset + 0.5)), to=self.types.UINT8)
         zero = self._initializer(("offset",), np.array(offset, np.uint8))
