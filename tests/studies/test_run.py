@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ from electra.training.precision import Precision
 from electra.training.run_lock import STALE_SECONDS
 
 pytestmark = pytest.mark.usefixtures("without_transformers")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fine_tunings_are_short() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("electra.finetuning.config.LEAST_STEPS", 1)
+        yield
 
 
 @pytest.mark.parametrize("name", study_names())
