@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["shared_fixtures"]
+pytest_plugins = ["shared_fixtures", "object_store"]
 
 SUBJECTS = [
     "the gardener",

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -102,13 +103,21 @@ def test_nothing_is_written_outside_the_folder(there: Path, tmp_path: Path, name
         ("http://127.0.0.1:9/data", "the connection is refused"),
         ("http://nowhere.invalid/data", "the host name is unknown"),
         ("nosuch://a/b", "Protocol not known: nosuch"),
-        ("s3://bucket/data", 'pip install "electra[remote]"'),
     ],
 )
 def test_unreachable_sources(source: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "fetch", source, "--out", str(tmp_path / "here")]) == 2
     said = capsys.readouterr().err
     assert "manifest.json: cannot be fetched (" in said and why in said and "Error" not in said
+
+
+def test_without_the_extra_it_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    assert main(["data", "fetch", "s3://bucket/data", "--out", str(tmp_path / "here")]) == 2
+    assert 'pip install "electra[remote]"' in capsys.readouterr().err
 
 
 def test_errors_of_a_server(
@@ -119,6 +128,16 @@ def test_errors_of_a_server(
     monkeypatch.setattr(Quiet, "do_GET", lambda self: self.send_error(403))
     assert main(["data", "fetch", server, "--out", str(tmp_path / "here")]) == 2
     assert "(the server answers with status 403)" in capsys.readouterr().err
+
+    def breaks(self: Quiet) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"too little")
+
+    monkeypatch.setattr(Quiet, "do_GET", breaks)
+    assert main(["data", "fetch", server, "--out", str(tmp_path / "here")]) == 2
+    assert "(the connection broke; give the same command again" in capsys.readouterr().err
 
 
 def test_other_data_in_the_folder_are_not_overwritten(there: Path, data_folder: Path, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
 import pytest
+from object_store import BUCKET, Proxy
 
 pytest.importorskip("datatrove", reason="the extra `corpus` is not installed")
 
@@ -23,6 +25,8 @@ from electra.preparation.datatrove_step import TokenShards
 from electra.preparation.encoding import encode_uncached
 from electra.preparation.merge import merge_data
 from electra.preparation.sentences import split_sentences
+
+PART = "part-00000-of-00001"
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +104,38 @@ def test_an_object_store(texts: list[str], data_folder: Path, tmp_path: Path) ->
     fetch_data("memory://bucket/shards/part-00000-of-00001", tmp_path / "part")
     assert sorted(written(tmp_path / "part")) == sorted(expected(texts[:50], data_folder))
     store.rm("/bucket", recursive=True)
+
+
+def test_a_store_that_speaks_s3(
+    object_store: tuple[Any, Proxy], texts: list[str], data_folder: Path, tmp_path: Path
+) -> None:
+    store, _ = object_store
+    step, part = TokenShards(f"s3://{BUCKET}/shards", data_folder, shard_tokens=20_000), f"{BUCKET}/shards/{PART}"
+    for name, some in (("first", texts), ("again", texts[:50])):
+        pass_through(step, some)
+        fetch_data(f"s3://{part}", tmp_path / name)
+        assert sorted(written(tmp_path / name)) == sorted(expected(some, data_folder))
+        here = {path.name for path in (tmp_path / name).iterdir()}
+        assert {Path(path).name for path in store.ls(part, refresh=True)} == here, "nothing of the first is left"
+        assert ("train-00001.tokens" in here) is (name == "first")
+
+
+def test_a_connection_to_a_store_breaks(
+    object_store: tuple[Any, Proxy], texts: list[str], data_folder: Path, tmp_path: Path
+) -> None:
+    (_, proxy), step = object_store, TokenShards(f"s3://{BUCKET}/shards", data_folder)
+    proxy.file, proxy.breaks = b"train-00000.tokens", 1000
+    with pytest.raises(Exception, match=r"[Cc]onnection"):
+        pass_through(step, texts)
+    assert proxy.breaks < 1000
+    proxy.breaks = 0
+    with pytest.raises(DataError, match=r"manifest\.json: cannot be fetched \(there is no such file\)"):
+        fetch_data(f"s3://{BUCKET}/shards/{PART}", tmp_path / "part")
+    proxy.breaks = 1
+    pass_through(step, texts)
+    assert proxy.breaks == 0
+    fetch_data(f"s3://{BUCKET}/shards/{PART}", tmp_path / "part")
+    assert sorted(written(tmp_path / "part")) == sorted(expected(texts, data_folder))
 
 
 def test_invalid_settings_are_refused_before_the_pipeline_runs(data_folder: Path, tmp_path: Path) -> None:

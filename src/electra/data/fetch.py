@@ -2,7 +2,6 @@
 
 import json
 import logging
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,12 +25,18 @@ logger = logging.getLogger(__name__)
 
 CONNECTIONS = 8
 """Number of files that are fetched at the same time."""
+BROKEN = "the connection broke; give the same command again, it fetches what is missing"
 REASONS = {
-    ConnectionRefusedError: "the connection is refused: is a server running there?",
-    socket.gaierror: "the host name is unknown",
-    TimeoutError: "no answer in time",
+    "ConnectionRefusedError": "the connection is refused: is a server running there?",
+    "gaierror": "the host name is unknown",
+    "TimeoutError": "no answer in time",
+    "ConnectionResetError": BROKEN,
+    "ServerDisconnectedError": BROKEN,
+    "ClientPayloadError": BROKEN,
+    "NoSuchBucket": "there is no such bucket",
+    "NoCredentialsError": "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 }
-"""Why a server cannot be reached, in words."""
+"""Why a file cannot be fetched, in words, by the name of the exception."""
 
 
 def fetch_data(source: str, out: Path) -> TokenData:
@@ -159,7 +164,7 @@ def _explain(error: Exception) -> str:
     kept."""
     causes = list(_causes(error))
     for kind, words in REASONS.items():
-        if any(isinstance(cause, kind) for cause in causes):
+        if any(kind in [one.__name__ for one in type(cause).__mro__] for cause in causes):
             return words
     if isinstance(error, ImportError):
         return f'{error}; pip install "electra[remote]"'
