@@ -25,6 +25,7 @@ from electra.training.health import SLOWER
 from electra.training.precision import Precision, PrecisionName
 from electra.training.run_context import RunContext
 from electra.training.run_folder import RunFolder
+from electra.training.time_budget import Deadline
 from electra.training.trainer import Outcome, Trainer
 
 LENGTH, VOCABULARY = 8, 11
@@ -91,6 +92,7 @@ def train(
     rows: Callable[[int], list[dict[str, Any]]] = lambda step: [],
     excluded_steps: Sequence[int] = (),
     precision: PrecisionName = "float32",
+    deadline: Deadline | None = None,
 ) -> tuple[Trainer, Outcome]:
     path.mkdir(exist_ok=True)
     sections = TrainerConfig(
@@ -111,6 +113,7 @@ def train(
         precision=Precision(precision, "", 1e9),
         device=torch.device("cpu"),
         checkpoint_texts={"tokenizer.json": "{}"},
+        deadline=deadline or Deadline(),
     )  # fmt: skip
     trainer = Trainer(objective or NextId(), sections, context)
     trainer.progress.excluded_steps = list(excluded_steps)

@@ -88,8 +88,9 @@ def test_every_preset_is_complete(preset: str) -> None:
         return paths
 
     assert flat(PretrainConfig()).keys() - names(read_toml(preset)) <= {
-        "data", "out", "train.minutes", "init.discriminator", "init.generator", "init.trained_length",
-        "init.from", "init.generator_layers", "init.vocabulary", "init.generator_trained_length",
+        "data", "out", "train.minutes", "train.deadline", "init.discriminator", "init.generator",
+        "init.trained_length", "init.from", "init.generator_layers", "init.vocabulary",
+        "init.generator_trained_length",
     }  # fmt: skip
     assert dry_run(load_config(PretrainConfig, preset)).cost.flops > 0
 

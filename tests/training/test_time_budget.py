@@ -4,6 +4,7 @@ import pytest
 
 from electra.training.step_metrics import Progress
 from electra.training.time_budget import (
+    Deadline,
     enough_steps_timed,
     estimate_steps,
     evaluation_seconds_reserved,
@@ -37,3 +38,14 @@ def test_fewer_steps_fit_if_later_ones_are_more_expensive(growth: float, steps: 
     progress = Progress(step=10, seconds=20.0, step_seconds=[2.0] * 10, evaluation_seconds=0.0)
     estimate = estimate_steps(progress, budget=380.0, warmup_steps=10, evaluations=11, growth=growth)
     assert estimate is not None and estimate[0] == steps
+
+
+def test_a_deadline_leaves_time_for_the_evaluation_and_the_export() -> None:
+    now = [100.0]
+    deadline = Deadline(10.0, clock=lambda: now[0])  # 30 s for the export, at most 120 s in all
+    assert not Deadline(clock=lambda: now[0]).is_near(1e9)
+    for evaluation, left in ((0.0, 30.0), (40.0, 70.0), (500.0, 120.0)):
+        now[0] = 700.0 - left - 1
+        assert not deadline.is_near(evaluation)
+        now[0] = 700.0 - left
+        assert deadline.is_near(evaluation)

@@ -14,7 +14,9 @@ from electra.data.collate import Batch
 from electra.errors import CheckpointError
 from electra.modeling.flops import Networks
 from electra.training import trainer as module
-from electra.training.config import EvaluationConfig, TrainConfig
+from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig
+from electra.training.health import TOO_LONG
+from electra.training.time_budget import Deadline
 from electra.training.trainer import Outcome
 
 
@@ -82,6 +84,84 @@ def test_minutes_become_steps_that_a_resume_keeps(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "run" / "config.toml").read_text() == "steps = 79\n"
     _, outcome = train(tmp_path / "run", TrainConfig(minutes=1.5), warmup_steps=10)
     assert outcome.step == outcome.steps == 79
+
+
+class FakeClock:
+    """A clock on which each step of a run takes ten seconds."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def micro_batches(self, step: int) -> list[Batch]:
+        self.now += 10
+        return [batch_of(step, 0, 4)]
+
+
+@pytest.mark.parametrize(
+    "length", [TrainConfig(steps=1000, deadline=10.0), TrainConfig(minutes=1e6, deadline=10.0)]
+)
+def test_a_run_ends_at_its_deadline_with_an_evaluation_and_a_checkpoint(
+    tmp_path: Path, length: TrainConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, examples = FakeClock(), EvaluationConfig(examples=9, interim_examples=3)
+    trainer, outcome = train(
+        tmp_path / "run", length, micro_batches=clock.micro_batches, evaluation=examples, warmup_steps=500,
+        evaluate=lambda count: {**healthy(count), "eval/examples": float(count)},
+        deadline=Deadline(10.0, clock=clock),
+    )  # fmt: skip
+    assert outcome.step == outcome.steps == 57 and outcome.stopped_by is None  # 600 s without 30 s for the export
+    assert outcome.evaluation["step"] == 57 and outcome.evaluation["eval/examples"] == 9
+    assert "the deadline of 10 minutes is near: the run ends at step 57" in caplog.text
+    again, outcome = train(tmp_path / "run", length, micro_batches=clock.micro_batches)
+    assert outcome.step == outcome.steps == 57 and same(weights(trainer), weights(again)), "it is finished"
+
+
+def test_the_checkpoint_of_the_last_step_before_a_deadline_says_that_the_run_is_finished(tmp_path: Path) -> None:
+    clock, every_step = FakeClock(), CheckpointConfig(every=1)
+    config = TrainConfig(steps=1000, deadline=10.0)
+    for _ in range(2):
+        deadline = Deadline(10.0, clock=clock)
+        _, outcome = train(
+            tmp_path / "run", config, micro_batches=clock.micro_batches, checkpoint=every_step, deadline=deadline
+        )
+        assert outcome.step == outcome.steps == 57
+
+
+def test_a_killed_run_has_its_whole_deadline_again(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    def dies(step: int) -> list[Batch]:
+        if step == 40:
+            raise Killed
+        return clock.micro_batches(step)
+
+    config = TrainConfig(steps=1000, deadline=10.0)
+    with pytest.raises(Killed):
+        train(tmp_path / "run", config, micro_batches=dies, deadline=Deadline(10.0, clock=clock))
+    deadline = Deadline(10.0, clock=clock)
+    _, outcome = train(tmp_path / "run", config, micro_batches=clock.micro_batches, deadline=deadline)
+    assert outcome.step == outcome.steps == 40 + 57, "40 are in the last checkpoint"
+
+
+def test_a_run_that_takes_longer_than_asked_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+
+    def slows_down(step: int) -> list[Batch]:
+        now[0] += 1 if step < 40 else 4
+        return [batch_of(step, 0, 4)]
+
+    config = TrainConfig(minutes=2, report_every=5)
+    _, outcome = train(tmp_path / "run", config, micro_batches=slows_down, warmup_steps=10)
+    findings = [record for record in metrics(tmp_path / "run") if record.get("health") == TOO_LONG]
+    assert outcome.step == 120 and len(findings) == 1
+    # after 45 steps 60 seconds, so 160 in all; after 50 steps 80 seconds, so 192, more than 1.5 times 120
+    assert findings[0]["step"] == 50 and "instead of 2" in findings[0]["message"]
 
 
 class SecondHalfTwice(NextId):

@@ -25,7 +25,10 @@ FILLED_IN = {
     "init.generator_trained_length": 0,
 }  # fmt: skip
 """Settings that a run fills in, with the value that leaves them open."""
-IGNORED = ("data", "out", "train.compile", "train.timeout_minutes", "train.sharding", "tracking.on_event")
+IGNORED = (
+    "data", "out", "train.deadline", "train.compile", "train.timeout_minutes", "train.sharding",
+    "tracking.on_event",
+)  # fmt: skip
 """Settings that may differ when a run is resumed, because they do not change its result."""
 
 

@@ -39,6 +39,7 @@ from electra.training.precision import Precision
 from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, environment, open_run
 from electra.training.run_lock import acquire, owner, wait_for_heartbeat
+from electra.training.time_budget import Deadline
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome, Trainer
 
@@ -62,6 +63,7 @@ def pretrain(
     Raises:
         ElectraError: the config, the data or the run's folder cannot be used.
     """
+    deadline = Deadline(config.train.deadline)
     if fresh and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
         raise ConfigError("--fresh: each restart by torchrun would start a new run; give another --out instead")
     with (
@@ -73,7 +75,7 @@ def pretrain(
         resolved = resolve(config, data, resumed=resumed)
         with _open_session(resolved, out, fresh=fresh) as session:
             parts = session.build()
-            trainer = _build_trainer(session, parts, on_report)
+            trainer = _build_trainer(session, parts, deadline, on_report)
             outcome = trainer.run()
             return _finish(session, outcome)
 
@@ -136,7 +138,9 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build_trainer(session: _Session, parts: RunParts, on_report: OnReport) -> Trainer:
+def _build_trainer(
+    session: _Session, parts: RunParts, deadline: Deadline, on_report: OnReport
+) -> Trainer:
     """Build the trainer of a run."""
     data, run_folder, precision = session.resolved.data, session.run_folder, parts.precision
     config = session.resolved.config
@@ -154,6 +158,7 @@ def _build_trainer(session: _Session, parts: RunParts, on_report: OnReport) -> T
         options=_trainer_options(config),
         on_event=session.on_event,
         on_report=on_report,
+        deadline=deadline,
     )
     sections = TrainerConfig(config.train, config.optimizer, config.evaluation, config.checkpoint, config.tracking)
     trainer = Trainer(parts.objective, sections, context)

@@ -42,6 +42,10 @@ class TrainConfig(LoopConfig):
     minutes: PositiveFloat | None = None
     """Length of the run in minutes, instead of `steps`. The number of steps is computed from the speed of the
     first steps."""
+    deadline: PositiveFloat | None = None
+    """Minutes after the start of the command at which the run ends, whatever its length: it stops early enough to
+    evaluate, save and export. It is finished then, and is not resumed. After a kill, the same command has all of
+    the minutes again. None: no deadline."""
     batch_ramp_steps: NonNegativeInt = 0
     """Steps over which the batch size grows. Each third of them uses a quarter, a half, then three quarters of
     batch_size. 0: the full batch size from the start."""
@@ -145,6 +149,11 @@ class EvaluationConfig:
     def example_count(self, *, last: bool) -> int:
         """The number of examples in the last evaluation of a run, or in an earlier one."""
         return self.examples if last else min(self.interim_examples or self.examples, self.examples)
+
+    @property
+    def last_size(self) -> float:
+        """The number of examples in the last evaluation, in units of the earlier ones."""
+        return self.example_count(last=True) / self.example_count(last=False)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ from typing import Any
 
 Metrics = Mapping[str, Any]
 
-LOSS_SPIKE, SLOWER = "loss spike", "slower than before"
+LOSS_SPIKE, SLOWER, TOO_LONG = "loss spike", "slower than before", "longer than asked"
 WARMING_UP, CORPUS_TOO_SMALL = "still warming up", "corpus too small"
 SPIKE, MARGIN = 1.3, 1.0
 """A loss above SPIKE times the recent median, and more than MARGIN nats above it, is a spike."""
 SLOWDOWN = 0.6
 """FLOP/s below this fraction of the run's median are a slowdown. (Tokens/s also fall in steps that cost more.)"""
+OVERRUN = 1.5
+"""A run that will take so many times the minutes that were asked for is reported."""
 EPOCHS = 16
 """After about so many epochs, repeated text has almost no value (Muennighoff et al. 2023, figure 5)."""
 EARLY = 500_000
@@ -76,6 +78,19 @@ class HealthMonitor:
         self.losses = [*self.losses, metrics["loss"]][-WINDOW:]
         self.speeds = [*self.speeds, metrics["flops_per_second"]][-WINDOW:]
         return findings
+
+    def check_length(self, minutes: float, *, asked: float) -> list[Finding]:
+        """Findings from the minutes that the run will take, and those that were asked for."""
+        if minutes <= OVERRUN * asked:
+            return []
+        return self._new([
+            Finding(
+                TOO_LONG,
+                f"at the present speed the run takes {minutes:.3g} minutes instead of {asked:g}; its number of "
+                "steps was computed from the speed of the first ones",
+                "look for another program on this machine, or give --train.deadline, which ends a run in time",
+            )
+        ])  # fmt: skip
 
     def check_skipped(self, step: int, *, rows: str) -> list[Finding]:
         """Findings from a step whose loss or gradient was not finite; `rows` is the file with its rows."""

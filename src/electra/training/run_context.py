@@ -11,6 +11,7 @@ from electra.training.batch_source import BatchSource
 from electra.training.events import Event
 from electra.training.precision import Precision
 from electra.training.run_folder import RunFolder
+from electra.training.time_budget import Deadline
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class RunContext:
         on_event: called with each event, its message and the step.
         on_report: called by the main process with the metrics of each report and each evaluation (their keys begin
             with eval/), and the length of the run in steps, or None while it is being measured.
+        deadline: when the command must have ended.
     """
 
     batches: BatchSource
@@ -60,3 +62,4 @@ class RunContext:
     options: TrainerOptions = TrainerOptions()
     on_event: Callable[[Event, str, int], None] = lambda *_: None
     on_report: Callable[[Mapping[str, Any], int | None], None] = lambda *_: None
+    deadline: Deadline = field(default_factory=Deadline)

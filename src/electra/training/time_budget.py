@@ -1,6 +1,7 @@
-"""How many steps fit into `train.minutes`, from the speed of the first steps."""
+"""How many steps fit into `train.minutes`, by the speed of the first steps; and when `train.deadline` is near."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from electra.training.step_metrics import Progress
 
@@ -8,6 +9,32 @@ TIMED_STEPS, TIMED_SHARE = 10, 0.05
 """More than this number of steps, and this share of the minutes, are timed before the length is computed."""
 EVALUATION_SHARE = 0.2
 """Maximum share of the minutes that is reserved for evaluations."""
+EXPORT_SECONDS, ENDING_SHARE = 30.0, 0.2
+"""Seconds that are reserved for the export of a run with a deadline; and the maximum share of its minutes that is
+reserved for the export and evaluations."""
+
+
+class Deadline:
+    """The time at which a command must have ended; it starts to count when it is built.
+
+    Args:
+        minutes: None: there is no deadline.
+        clock: returns seconds.
+    """
+
+    def __init__(self, minutes: float | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._minutes, self._clock, self._started = minutes, clock, clock()
+
+    def is_near(self, evaluation_seconds: float) -> bool:
+        """Whether training must stop now, so that the last evaluation and the export are done in time.
+
+        Args:
+            evaluation_seconds: the duration of the last evaluation.
+        """
+        if self._minutes is None:
+            return False
+        left = 60.0 * self._minutes - (self._clock() - self._started)
+        return left <= min(EXPORT_SECONDS + evaluation_seconds, ENDING_SHARE * 60.0 * self._minutes)
 
 
 def estimate_steps(

@@ -80,7 +80,7 @@ class Trainer:
         self.progress, self.evaluation = Progress(steps=config.train.steps), dict[str, Any]()
         self.metrics = MetricAccumulator(self.progress)
         self.health = HealthMonitor(silent=self.options.ignored_findings)
-        self.stop_signal, self.agreed_signal = StopSignal(), AgreedMaximum()
+        self.stop_signal, self.agreed_signal, self.agreed_deadline = StopSignal(), AgreedMaximum(), AgreedMaximum()
         self._saved_step = -1
 
     # ---------------------------------------------------------------------------------------------- the loop
@@ -111,6 +111,8 @@ class Trainer:
             self.objective.train()
             while self.progress.steps is None or self.progress.step < self.progress.steps:
                 self._step()
+                if self.config.train.deadline and self.agreed_deadline(self._deadline_is_near()):
+                    self._end_at_deadline()
                 self._after_step()
                 if signal := self.agreed_signal(self.stop_signal.received or 0):
                     self._save()
@@ -203,13 +205,12 @@ class Trainer:
         config, progress = self.config, self.progress
         assert config.train.minutes is not None
         # One evaluation before the first step and one after every tenth of the run. The last one may be larger.
-        count = 10 + config.evaluation.example_count(last=True) / config.evaluation.example_count(last=False)
-        budget, warmup_steps = 60.0 * config.train.minutes, config.optimizer.warmup_steps
         estimate = broadcast_object(
             estimate_steps(
-                progress, budget=budget, warmup_steps=warmup_steps, evaluations=count, growth=self._cost_growth
+                progress, budget=60.0 * config.train.minutes, warmup_steps=config.optimizer.warmup_steps,
+                evaluations=10 + config.evaluation.last_size, growth=self._cost_growth,
             )
-        )
+        )  # fmt: skip
         if estimate is None:
             return False
         progress.steps, seconds_per_step, reserved = estimate
@@ -221,6 +222,25 @@ class Trainer:
         self._write_config()
         self._check_plan(progress.steps)
         return True
+
+    def _deadline_is_near(self) -> bool:
+        seconds = self.config.evaluation.last_size * self.progress.evaluation_seconds
+        return self.context.deadline.is_near(seconds)
+
+    def _end_at_deadline(self) -> None:
+        """Make the current step the last one."""
+        progress, planned = self.progress, self.progress.steps
+        if progress.step in (planned, self._saved_step):  # the step was rolled back: take another
+            return
+        rate = self._learning_rate(progress.step) / self.config.optimizer.learning_rate
+        progress.steps = progress.step
+        if planned is None:
+            self._write_config()
+        of = f" of {planned:,}" if planned else ""
+        self._warn(
+            f"the deadline of {self.config.train.deadline:g} minutes is near: the run ends at step "
+            f"{progress.step:,}{of}, with the learning rate at {rate:.0%} of its peak"
+        )
 
     def _check_plan(self, steps: int) -> None:
         """Warn of problems that are certain once the length of the run is known."""
@@ -249,6 +269,8 @@ class Trainer:
         findings = self.health.check_report(metrics)
         utilization = metrics.pop("flops_per_second") / self.context.precision.product_flops / world_size()
         left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
+        if self.config.train.minutes is not None and left is not None:
+            findings += self.health.check_length((progress.seconds + left) / 60, asked=self.config.train.minutes)
         line = report_line(metrics, steps=progress.steps, utilization=utilization, seconds_left=left)
         self.tracking.report(metrics, line=line, done=progress.step, total=progress.steps)
         self._call_on_report(metrics)
