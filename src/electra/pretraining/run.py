@@ -138,9 +138,7 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _build_trainer(
-    session: _Session, parts: RunParts, deadline: Deadline, on_report: OnReport
-) -> Trainer:
+def _build_trainer(session: _Session, parts: RunParts, deadline: Deadline, on_report: OnReport) -> Trainer:
     """Build the trainer of a run."""
     data, run_folder, precision = session.resolved.data, session.run_folder, parts.precision
     config = session.resolved.config
@@ -157,7 +155,7 @@ def _build_trainer(
         checkpoint_texts={"tokenizer.json": data.tokenizer_path.read_text(encoding="utf-8")},
         options=_trainer_options(config),
         on_event=session.on_event,
-        on_report=on_report,
+        on_report=on_report if is_main_process() else lambda *_: None,
         deadline=deadline,
     )
     sections = TrainerConfig(config.train, config.optimizer, config.evaluation, config.checkpoint, config.tracking)

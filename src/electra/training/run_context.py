@@ -47,8 +47,8 @@ class RunContext:
         config_text: the config of the run as TOML, for a number of steps.
         checkpoint_texts: further text files for every checkpoint, by name (the tokenizer).
         on_event: called with each event, its message and the step.
-        on_report: called by the main process with the metrics of each report and each evaluation (their keys begin
-            with eval/), and the length of the run in steps, or None while it is being measured.
+        on_report: called with the metrics of each report and each evaluation (their keys begin with eval/), and
+            the length of the run in steps, or None while it is being measured.
         deadline: when the command must have ended.
     """
 

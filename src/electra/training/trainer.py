@@ -10,7 +10,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -273,7 +273,7 @@ class Trainer:
             findings += self.health.check_length((progress.seconds + left) / 60, asked=self.config.train.minutes)
         line = report_line(metrics, steps=progress.steps, utilization=utilization, seconds_left=left)
         self.tracking.report(metrics, line=line, done=progress.step, total=progress.steps)
-        self._call_on_report(metrics)
+        self.context.on_report(metrics, progress.steps)
         if self.config.train.on_spike == "go-back" and any(finding.name == LOSS_SPIKE for finding in findings):
             self._roll_back_from_spike(findings)
         else:
@@ -287,17 +287,13 @@ class Trainer:
         reshard(self.objective)
         progress.evaluation_seconds = time.perf_counter() - start
         self.tracking.write_metrics(self.evaluation)
-        self._call_on_report(self.evaluation)
+        self.context.on_report(self.evaluation, progress.steps)
         logger.info(evaluation_line(self.evaluation))
         if progress.steps:
             self._warn_of(self.health.check_evaluation(self.evaluation, progress=progress.step / progress.steps))
         if self.options.should_stop(self.evaluation):
             logger.info("stopping early at step %s", f"{progress.step:,}")
             progress.steps = progress.step
-
-    def _call_on_report(self, metrics: Mapping[str, Any]) -> None:
-        if is_main_process():
-            self.context.on_report(metrics, self.progress.steps)
 
     def _warn_of(self, findings: Sequence[Finding], *, step: int | None = None) -> None:
         """Report findings on the console and in metrics.jsonl, for a step or for the current one."""
