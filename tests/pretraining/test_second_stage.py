@@ -133,7 +133,18 @@ def test_other_changes_are_refused_by_name(
     other = tmp_path / "other"
     prepare(PrepareConfig(corpus=(str(corpus_file),), out=other, vocabulary_size=512, lowercase=False, workers=1))
     refused(DataError, "another vocabulary .* --tokenizer .*tokenizer.json", f"data={other}")
-    command = ["pretrain", "modern-tiny", "--init.from", str(first), "--init.token_table", "random"]
+    command = [
+        "pretrain",
+        "modern-tiny",
+        "--data",
+        "x",
+        "--out",
+        "y",
+        "--init.from",
+        str(first),
+        "--init.token_table",
+        "random",
+    ]
     assert main([*command, "--init.discriminator", str(first)]) == 2
     assert "init.discriminator, init.token_table: decided by" in capsys.readouterr().err
 

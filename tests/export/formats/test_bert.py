@@ -58,7 +58,7 @@ def save_transformers_model(name: str, folder: Path, tokenizer_json: Path, **sha
 
 def inputs(segments: int) -> dict[str, torch.Tensor]:
     random = torch.Generator().manual_seed(1)
-    ids_BL = torch.randint(104, (3, 20), generator=random)
+    ids_BL = torch.randint(100, (3, 20), generator=random)
     mask_BL = torch.arange(20) < torch.tensor([20, 13, 4])[:, None]
     return {
         "input_ids": ids_BL,
