@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-browser test-random lint dist docs site bench torture
+.PHONY: help install quickstart test test-browser test-random lint dist docs site bench torture mutate
 
 help: ## this list
 	@awk -F ': .*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,3 +68,6 @@ bench: $(READY) ## every benchmark beside its peers, in about ten minutes; write
 
 torture: $(READY) ## kill a run 50 times and flip 2,000 bits of its files, in some minutes; nothing may come of it
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/torture.py
+
+mutate: $(READY) ## plant the errors of tests/mutations.toml one by one; a test must fail at each (NAMES="one two": only these)
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/mutate.py $(NAMES)

@@ -24,6 +24,13 @@ def test_metrics_of_labels(pair: list[list[int]]) -> None:
     })  # fmt: skip
 
 
+def test_a_label_that_is_only_predicted_counts_in_macro_f1() -> None:
+    answers, predictions = [0, 0, 1, 1], [0, 2, 1, 1]
+    expected = sklearn.f1_score(answers, predictions, average="macro")
+    assert expected == pytest.approx((2 / 3 + 1 + 0) / 3)
+    assert compute_metrics(["macro_f1"], answers, predictions)["macro_f1"] == pytest.approx(expected)
+
+
 def test_matthews_is_the_correlation_of_two_labels() -> None:
     assert compute_metrics(["matthews"], *BINARY)["matthews"] == pytest.approx(sklearn.matthews_corrcoef(*BINARY))
 

@@ -300,9 +300,9 @@ def test_predictions_combine_the_windows(words: Tokenizer, pointer: Any) -> None
     assert len(rows) >= 2 and rows.notes[1].first == 8
     second = int(rows.seconds[0])
     outputs = [outputs_of_spans(null=9.0) for _ in range(len(rows))]
-    outputs[0] = outputs_of_spans((second + 2, second + 2, 1.0), (second, second + 1, 0.5), null=4.0)
+    outputs[0] = outputs_of_spans((second + 2, second + 2, 1.0), (second, second + 1, 0.5), null=3.0)
     outputs[1] = outputs_of_spans(
-        (second + 2, second + 2, 2.0), (second + 3, second + 3, 0.0), null=3.0
+        (second + 2, second + 2, 2.0), (second + 3, second + 3, 0.0), null=4.0
     )  # context tokens 10, 11
     (prediction,) = problem.decode([question(context, "Bob", 8)], rows, outputs)
     assert prediction["n_best"] == [
@@ -310,7 +310,9 @@ def test_predictions_combine_the_windows(words: Tokenizer, pointer: Any) -> None
         {"text": "Ann saw", "score": 0.5, "start": 0, "end": 7},
         {"text": ".", "score": 0.0, "start": 40, "end": 41},
     ]
-    odds = 3.0 if pointer == "conditional" else 1.0  # the least of the windows; a plain one's less the best score
+    odds = (
+        3.0 if pointer == "conditional" else 1.0
+    )  # the least of the windows, not the last; a plain one's less the best score
     assert (prediction["null_odds"], prediction["score"], prediction["answer"]) == (odds, 2.0, "")
     tuned = problem.with_tuned_threshold({"best_threshold": odds})
     (prediction,) = tuned.decode([question(context, "Bob", 8)], rows, outputs)
