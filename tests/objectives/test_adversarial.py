@@ -85,6 +85,19 @@ def test_reinforce_is_the_formula(share: float) -> None:
     the_same(gradients(output.loss, ours), gradients(plain, ours))
 
 
+def test_the_reward_of_a_correct_guess_is_that_of_an_original_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, one = objective(), batch()
+    assert ours.generator is not None
+    masking = ours.draw_masks(one)
+    originals_n, used_n = masking.gather(one.input_ids_BL), masking.used_BN.flatten()
+    predict = ours.generator.predict
+    monkeypatch.setattr(ours.generator, "predict", lambda *given: (predict(*given)[0], originals_n))
+    output = ours(one, masking=masking)
+    assert not output.debug["replaced"].any()
+    loss_BL = F.softplus(output.debug["logits"])  # of the label "original"
+    torch.testing.assert_close(output.parts["reward"], masking.gather(loss_BL)[used_n].mean())
+
+
 @pytest.mark.parametrize("adversary", ["gumbel", "gumbel-straight"])
 def test_gumbel_reverses_the_gradient_of_the_discriminators_loss(adversary: str) -> None:
     """That of G is (1 - α) of the likelihood's, less α of the mean of D's loss over the chosen positions."""

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from torch.nn import functional as F
 
@@ -28,9 +29,9 @@ def batch(lengths: list[int]) -> Batch:
     return Batch(ids_BL, torch.zeros_like(ids_BL), torch.tensor(lengths), seed=7)
 
 
-def model() -> MaskedLanguageModel:
+def model(masking: MaskingConfig | None = None) -> MaskedLanguageModel:
     torch.manual_seed(0)
-    parts = ObjectiveParts(MODEL, GeneratorConfig(), MaskingConfig(), Vocabulary(SPECIAL, 300))
+    parts = ObjectiveParts(MODEL, GeneratorConfig(), masking or MaskingConfig(), Vocabulary(SPECIAL, 300))
     return MaskedLanguageModel(parts, MaskedLanguageModelConfig())
 
 
@@ -43,6 +44,21 @@ def test_its_loss_is_the_mean_over_the_chosen_positions() -> None:
     used_n = masking.used_BN.flatten()
     expected = F.cross_entropy(logits_NV[used_n], masking.gather(one.input_ids_BL)[used_n])
     torch.testing.assert_close(ours(one).loss, expected, rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_held_out_metrics_are_of_the_tokens_that_are_not_visible() -> None:
+    ours, one = model(MaskingConfig(share=0.3, mask_share=0.5)), batch([20, 14, 9])
+    masking, mask_BL = ours.draw_masks(one), torch.arange(20) < one.lengths_B[:, None]
+    hidden_n = masking.masked_BN.flatten()
+    assert 0 < hidden_n.sum() < masking.used_BN.sum()
+    states_BLD = ours.encoder(masking.input_ids_BL, one.segment_ids_BL, mask_BL)
+    logits_nV = ours.head.logits(masking.gather(states_BLD), ours.encoder.embeddings.token.weight)[hidden_n]
+    expected = F.cross_entropy(logits_nV, masking.gather(one.input_ids_BL)[hidden_n])
+    found = ours.evaluate([(one, one)])
+    assert found["eval/masked_lm_loss"] == pytest.approx(float(expected), rel=1e-5)
+    entropy = -(logits_nV.softmax(-1) * logits_nV.log_softmax(-1)).sum(-1).mean()
+    assert found["eval/generator_entropy"] == pytest.approx(float(entropy), rel=1e-4)
 
 
 def test_it_learns_and_has_one_encoder() -> None:

@@ -12,7 +12,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts
-from electra.objectives.masking import MaskingConfig, replace_tokens, text_mask
+from electra.objectives.masking import Masking, MaskingConfig, replace_tokens, text_mask
 from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
@@ -25,11 +25,15 @@ MODEL = BertConfig(
 
 
 def objective(
-    config: ObjectiveConfig | None = None, *, model: EncoderConfig = MODEL, generator: int = 16
+    config: ObjectiveConfig | None = None,
+    *,
+    model: EncoderConfig = MODEL,
+    generator: int = 16,
+    masking: MaskingConfig | None = None,
 ) -> ReplacedToken:
     torch.manual_seed(0)
     shape = GeneratorConfig(hidden_size=generator, heads=2 if generator == 32 else 0, feed_forward_size=64)
-    parts = ObjectiveParts(model, shape, MaskingConfig(), Vocabulary(SPECIAL, 300))
+    parts = ObjectiveParts(model, shape, masking or MaskingConfig(), Vocabulary(SPECIAL, 300))
     return ReplacedToken(parts, config or ReplacedTokenConfig())
 
 
@@ -143,6 +147,74 @@ def test_loss_and_gradient_equal_those_of_transformers(tmp_path, lengths: list[i
         torch.testing.assert_close(table, parts[0], rtol=1e-4, atol=1e-6)
     else:  # both networks pull at the one table
         torch.testing.assert_close(table, parts[0] + parts[1], rtol=1e-4, atol=1e-6)
+
+
+def every_second_is_right(one: Batch, masking: Masking) -> torch.Tensor:
+    """Samples (n) that are the original token at every second slot, and another one at the others."""
+    originals_n = masking.gather(one.input_ids_BL)
+    return torch.where(torch.arange(len(originals_n)) % 2 == 0, originals_n, 5 + (originals_n - 4) % 295)
+
+
+def test_a_sample_that_is_the_original_token_is_not_replaced() -> None:
+    ours, one = objective(), batch([60, 41, 17])
+    masking = ours.draw_masks(one)
+    samples_n = every_second_is_right(one, masking)
+    output = ours(one, masking=masking, samples_n=samples_n)
+    replaced_BL = torch.zeros(3, 60, dtype=torch.bool)
+    for slot in range(1, len(samples_n), 2):
+        row, column = divmod(slot, masking.positions_BN.shape[1])
+        if masking.used_BN[row, column]:
+            replaced_BL[row, masking.positions_BN[row, column]] = True
+    assert 0 < replaced_BL.sum() < masking.used_BN.sum()
+    assert torch.equal(output.debug["replaced"], replaced_BL)
+    text_BL = text_mask(one.input_ids_BL, SPECIAL)
+    expected = F.binary_cross_entropy_with_logits(output.debug["logits"][text_BL], replaced_BL[text_BL].float())
+    torch.testing.assert_close(output.parts["discriminator_loss"], expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(output.parts["replaced_share"], replaced_BL.sum() / text_BL.sum())
+
+
+def test_a_held_out_sample_that_is_the_original_token_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, one = objective(make_objective_config(fakes="uniform")), batch([60, 41, 17])  # type: ignore[arg-type]
+    samples_n = every_second_is_right(one, ours.draw_masks(one))
+    monkeypatch.setattr(ours, "sample", lambda *_: samples_n)
+    replaced = int(ours(one).debug["replaced"].sum())
+    text_BL = text_mask(one.input_ids_BL, SPECIAL)
+    found = ours.evaluate([(one, one)])
+    assert replaced > 0 and found["eval/replaced_share"] == pytest.approx(replaced / int(text_BL.sum()))
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_samples_may_stay_away_from_tokens_that_are_not_masked(everywhere: bool) -> None:
+    config = make_objective_config(sample_unmasked=everywhere)
+    ours, one = objective(config, masking=MaskingConfig(share=0.3, mask_share=0.5)), batch([60, 41, 17])
+    masking = ours.draw_masks(one)
+    others_n = 5 + (masking.gather(one.input_ids_BL) - 4) % 295  # never the original token
+    replaced_BL = ours(one, masking=masking, samples_n=others_n).debug["replaced"]
+    replaced_BN = replaced_BL.gather(1, masking.positions_BN)
+    assert 0 < masking.masked_BN.sum() < masking.used_BN.sum()
+    assert torch.equal(replaced_BN, masking.used_BN if everywhere else masking.masked_BN)
+
+
+def test_the_temperature_changes_from_the_first_to_the_final_one() -> None:
+    ours = objective(make_objective_config(temperature=2.0, final_temperature=0.5))
+    found = []
+    for step in (0, 50, 100):
+        ours.begin_step(step, 100)
+        assert ours.generator is not None
+        found.append(ours.generator.sampling.temperature)
+    assert found == [2.0, 1.25, 0.5]
+
+
+@torch.no_grad()
+def test_held_out_metrics_of_the_generator_are_of_the_tokens_that_are_not_visible() -> None:
+    ours, one = objective(masking=MaskingConfig(share=0.3, mask_share=0.5)), batch([60, 41, 17])
+    masking, mask_BL = ours.draw_masks(one), torch.arange(60) < one.lengths_B[:, None]
+    hidden_n = masking.masked_BN.flatten()
+    assert ours.generator is not None and 0 < hidden_n.sum() < masking.used_BN.sum()
+    states_nD = ours.generator.states(one, masking, mask_BL)
+    logits_nV = ours.generator.head.logits(states_nD, ours.generator.table_VE)[hidden_n]
+    expected = F.cross_entropy(logits_nV, masking.gather(one.input_ids_BL)[hidden_n])
+    assert ours.evaluate([(one, one)])["eval/masked_lm_loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_no_gradient_reaches_the_generator_through_the_samples() -> None:
