@@ -19,10 +19,12 @@ from safetensors.torch import load_file
 import electra
 from electra.cli import main
 from electra.errors import CheckpointError, ConfigError
+from electra.export.loading import load_pretrained
 from electra.finetuning import seed_run
 from electra.finetuning.config import load_task_config
 from electra.finetuning.results import FinetuneResult
 from electra.finetuning.run import finetune
+from electra.finetuning.setup import build_setup
 from electra.tasks.subsampling import subsample
 
 Breaks = Callable[[int, Callable[[], None]], None]
@@ -172,6 +174,26 @@ def test_the_model_is_that_of_the_best_seed(model: str, hopeless: Path, tmp_path
     assert predict_dev(tmp_path / "out", hopeless) == stored_predictions(tmp_path / "out" / f"seed-{best}")
 
 
+def test_each_seed_has_its_own_head(model: str, easy: Path, tmp_path: Path) -> None:
+    settings = SETTINGS | {"model": model, "data.path": easy, "out": tmp_path / "out", "seeds": 2}
+    setup = build_setup(load_task_config(settings))
+    first, again, second = (setup.build_model(seed).state_dict() for seed in (0, 0, 1))
+    same = {name for name in first if torch.equal(first[name], second[name])}
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert {name for name in first if name.startswith("encoder.")} <= same
+    assert {name for name in first if name.startswith("head.") and name.endswith("weight")}.isdisjoint(same)
+
+
+def test_the_layer_decay_reaches_the_steps(model: str, easy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = tune(model, easy, out, optimizer__layer_decay=1e-9, train__epochs=1)
+    before = load_pretrained(model).encoder.state_dict()
+    after = load_pretrained(out / "model").encoder.state_dict()
+    assert before.keys() == after.keys() and result.seeds[0].steps > 20
+    for name, weights in before.items():
+        torch.testing.assert_close(after[name], weights, rtol=0, atol=1e-7, msg=name)
+
+
 def crash() -> None:
     raise RuntimeError("the machine is gone")
 
@@ -301,6 +323,9 @@ def test_every_kind_of_own_data(kind: str, model: str, tmp_path: Path) -> None:
     result = tune(model, data, out, kind=kind, train__epochs=3)
     metric = {"pair": "accuracy", "multilabel": "micro_f1", "regression": "spearman", "tagging": "span_f1"}[kind]
     assert result.metric == metric and result.values(metric)[0] > 0.8 and result.seeds[0].failed is None
+    named = {"pair": "single_label", "multilabel": "multi_label"}  # for transformers
+    expected = f"{named[kind]}_classification" if kind in named else "regression" if kind == "regression" else None
+    assert json.loads((out / "model/config.json").read_text()).get("problem_type") == expected
 
 
 def test_a_file_may_be_named_without_a_folder(

@@ -1,12 +1,15 @@
 """One update: it never waits for the device, skips steps that are not finite, and works with compiled networks."""
 
 import copy
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from loop import NextId
+from loop import batch_of as text_batch
 from torch import nn
 
 from electra.config import load_config
@@ -15,6 +18,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import BertEncoder
 from electra.objectives.base import Counts, Objective, StepOutput
 from electra.pretraining.config import PretrainConfig, build_objective
+from electra.training.config import OptimizerConfig
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
 from electra.training.update import Update, clip_grad_norm, compile_encoders
@@ -125,7 +129,11 @@ def test_a_large_gradient_is_clipped_and_a_small_one_is_not() -> None:
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
-def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments() -> None:
+@pytest.mark.parametrize("spoil", [lambda loss: loss * torch.nan, lambda loss: loss + torch.inf])
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments(
+    spoil: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """Also if the loss alone is infinite, and every gradient is a number."""
     objective = objective_of()
     update, batch = update_of(objective), batch_of()
     update([batch], 1e-3)
@@ -134,7 +142,7 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments() -> None
 
     def poisoned(batch: Batch, counts: Counts | None = None) -> StepOutput:
         output = forward(batch, counts)
-        return replace(output, loss=output.loss * torch.nan)
+        return replace(output, loss=spoil(output.loss))
 
     objective.forward = poisoned  # type: ignore[assignment]
     assert not update([batch], 1e-3)["applied"]
@@ -143,6 +151,29 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments() -> None
     )
     del objective.forward
     assert update([batch], 1e-3)["applied"]
+
+
+def test_each_batch_has_its_own_dropout() -> None:
+    update = update_of(NextId(dropout=0.5))
+    one = text_batch(0, 0, 4)
+    losses = [float(update([replace(one, seed=seed)], 0.0)["loss"]) for seed in (0, 1, 2, 0)]
+    assert len(set(losses)) == 3 and losses[0] == losses[3]
+
+
+def test_each_parameter_has_its_share_of_the_rate() -> None:
+    objective = NextId(dropout=0.0)
+    scales = {name: 0.25 if name.startswith("net.0") else 1.0 for name, _ in objective.named_parameters()}
+    config = OptimizerConfig(weight_decay=0.0, epsilon=1e-12)
+    optimizer = build_optimizer(objective, config, rate_scales=scales)
+    update = Update(
+        objective, optimizer, gradient_clip=1.0, precision=Precision("float32", "", 0.0),
+        device=torch.device("cpu"),
+    )  # fmt: skip
+    before = {name: parameter.detach().clone() for name, parameter in objective.named_parameters()}
+    update([text_batch(0, 0, 4)], 0.01)
+    for name, parameter in objective.named_parameters():
+        moved = float((parameter.detach() - before[name]).abs().amax())
+        assert moved == pytest.approx(0.01 * scales[name], rel=1e-3), "Adam's first step is as long as the rate"
 
 
 @pytest.mark.parametrize("kind", ["replaced-token", "electric"])
