@@ -114,6 +114,17 @@ def test_paradigms_have_equal_weight() -> None:
         assert one["interval"][0] <= one["value"] <= one["interval"][1]
 
 
+def test_differences_are_means_over_paradigms_too() -> None:
+    pairs = [SentencePair("one", None, "", "")] * 2 + [SentencePair("two", None, "", "")] * 8
+    first, second = [1, 0, *[0] * 8], [1, 1, *[1, *[0] * 7]]
+    actual = evaluate_pairs(pairs, [judged("a", first), judged("b", second)], resamples=50)
+    [difference] = actual["differences"]
+    assert difference["value"] == pytest.approx((0.5 + 1 / 8) / 2)
+    overall = [score["overall"]["value"] for score in actual["scores"]]
+    assert difference["value"] == pytest.approx(overall[1] - overall[0])
+    assert difference["interval"][0] <= difference["value"] <= difference["interval"][1]
+
+
 def test_a_length_without_pairs_has_no_accuracy() -> None:
     actual = evaluate_pairs([SentencePair("one", None, "", "")] * 3, [judged("s", [1, 0, 1])], resamples=10)
     assert actual["scores"][0]["lengths"]["longer"] == {"pairs": 0}

@@ -90,6 +90,14 @@ def test_majority_accuracy() -> None:
     assert majority_accuracy(Probe("label", mostly, TYPES, OF_SENTENCE), 0) == 0.8
 
 
+def test_the_majority_is_that_of_the_training_sentences() -> None:
+    """Its label is not the most frequent one of the sentences it is evaluated on."""
+    probe = Probe("label", np.zeros_like(LABELS), TYPES, OF_SENTENCE)
+    held_out = probe.test_words(0)
+    values = np.where(held_out, np.where(np.arange(len(TYPES)) % 10 < 3, 0, 1), 0)
+    assert majority_accuracy(Probe("label", values, TYPES, OF_SENTENCE), 0) == 0.3
+
+
 def test_intervals_contain_the_score_and_distinguish_networks() -> None:
     good, bad = fit_probe(PROBE, [KNOWS, KNOWS_FORMS], seed=0), fit_probe(PROBE, [KNOWS_FORMS], seed=0)
     around = bootstrap_intervals(good, resamples=300, seed=0)

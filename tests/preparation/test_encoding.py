@@ -66,6 +66,20 @@ def test_cached_and_uncached_ids_are_equal(make: Callable[[], Tokenizer], cache:
         )
 
 
+@pytest.mark.parametrize("prefixed", [True, False])
+def test_runs_of_spaces_are_not_encoded_word_by_word(prefixed: bool) -> None:
+    """As in code, where a run of spaces is one token."""
+    code = ["if ferry:\n        sail()        # 8 spaces\n    return    dog"] * 40
+    tokenizer = train_tokenizer(code, kind="bpe", vocabulary_size=400)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
+    encoder = build_sentence_encoder(tokenizer)
+    assert isinstance(getattr(encoder, "__self__", None), SpacedWordCache)
+    for sentence in ("sail()        # 8", "        sail()", "dog        ", "return    dog", "return dog"):
+        expected = encode_uncached(tokenizer, sentence)
+        assert np.frombuffer(encoder(sentence), np.uint16).tolist() == expected
+        assert len(expected) < len(sentence) / 2 or "  " not in sentence, "a run is one token"
+
+
 def test_a_full_cache_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "CACHED_WORDS", 5)
     tokenizer = train_tokenizer(CORPUS, vocabulary_size=512)
