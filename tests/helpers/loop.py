@@ -85,6 +85,7 @@ def train(
     micro_batches: Callable[[int], list[Batch]] = lambda step: [batch_of(step, 0, 4)],
     identity: str = "the data",
     warmup_steps: int = 3,
+    optimizer: OptimizerConfig | None = None,
     checkpoint: CheckpointConfig | None = None,
     evaluation: EvaluationConfig | None = None,
     evaluate: Callable[[int], dict[str, float]] = healthy,
@@ -97,7 +98,7 @@ def train(
     path.mkdir(exist_ok=True)
     sections = TrainerConfig(
         config,
-        optimizer=OptimizerConfig(learning_rate=0.05, warmup_steps=warmup_steps),
+        optimizer=optimizer or OptimizerConfig(learning_rate=0.05, warmup_steps=warmup_steps),
         evaluation=evaluation or EvaluationConfig(),
         checkpoint=checkpoint or CheckpointConfig(every=4),
         tracking=TrackingConfig(tensorboard=False),
