@@ -1,6 +1,6 @@
 """Tokens that a generator replaced: positions, samples, and the discriminator's logits."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +65,23 @@ def test_samples_do_not_depend_on_other_texts(
     for field in fields(whole):
         np.testing.assert_array_equal(getattr(whole, field.name), getattr(again, field.name))
     assert (corrupt_texts(*towers, ids, seed=1).masked_N != whole.masked_N).any()
+
+
+def test_at_a_low_temperature_the_most_likely_token_is_sampled(
+    towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
+) -> None:
+    usual, cold = (corrupt_texts(*towers, ids, share=0.9, temperature=value) for value in (1.0, 1e-4))
+    likelier = cold.sampled_log_probability_n - usual.sampled_log_probability_n
+    assert likelier.min() > -1e-4 and likelier.max() > 0.1
+    assert (cold.sampled_log_probability_n >= cold.original_log_probability_n - 1e-4).all()
+
+
+def test_a_sample_that_is_the_original_replaces_nothing(
+    towers: tuple[Scorer, MaskedTokenPredictor], ids: list[list[int]]
+) -> None:
+    actual = corrupt_texts(*towers, ids)
+    right = replace(actual, corrupted_N=actual.original_N)
+    assert right.masked_N.any() and not right.replaced_N.any()
 
 
 def test_tokens_are_sampled_by_their_probabilities() -> None:

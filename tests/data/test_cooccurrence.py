@@ -42,6 +42,21 @@ def test_rows_have_equal_norms_and_missing_tokens_have_zeros() -> None:
     assert table.dtype == np.float32 and table.shape == (40, 8)
 
 
+def test_it_equals_the_plain_version() -> None:
+    ids = np.random.default_rng(0).geometric(0.2, 3000).clip(max=10) - 1
+    counts_VV = np.zeros((10, 10))
+    for distance in (1, 2):
+        for first, second in zip(ids[:-distance], ids[distance:], strict=True):
+            counts_VV[first, second] += 1 / distance
+    by_second_V = counts_VV.sum(0) ** 0.75
+    expected_VV = np.outer(counts_VV.sum(1), by_second_V / by_second_V.sum())
+    left, values, right = np.linalg.svd(np.log(np.maximum(counts_VV, 1e-99) / expected_VV).clip(min=0))
+    plain = np.concatenate([left * np.sqrt(values), right.T * np.sqrt(values)], 1)
+    plain *= np.sqrt(20) / np.linalg.norm(plain, axis=1, keepdims=True)
+    table = cooccurrence_table(split(ids), vocabulary_size=10, size=20)
+    assert np.allclose(table @ table.T, plain @ plain.T, rtol=1e-3, atol=1e-3)  # signs of vectors are arbitrary
+
+
 def test_it_is_the_same_every_time() -> None:
     one, two = (cooccurrence_table(split(sentences(500, 0)), vocabulary_size=40, size=8) for _ in range(2))
     assert np.array_equal(one, two)

@@ -62,6 +62,11 @@ def test_only_documents_longer_than_a_row_are_cut() -> None:
     assert counts == sorted([*rest, 22, 22])
 
 
+def test_long_documents_are_placed_first() -> None:
+    rows = spans_by_row(packed([5, 5, 15, 15]))  # with [CLS] and [SEP] 7, 7, 17 and 17
+    assert [[count for _, count in row] for row in rows] == [[5, 15], [5, 15]]
+
+
 def test_the_rows_of_a_document_are_in_its_order() -> None:
     rows = spans_by_row(packed([60, 60]))
     assert [row[0][0] for row in rows] == sorted(row[0][0] for row in rows)

@@ -42,6 +42,15 @@ def test_each_part_has_separate_epochs() -> None:
     assert mixture.epochs(8 * BLOCK) == pytest.approx(8 * 256 / 300)
 
 
+def test_a_part_has_another_order_in_each_epoch() -> None:
+    mixture = Mixture((1000, 512), (3.0, 1.0))  # an epoch of the second part is two blocks
+    _, examples = mixture.locate(np.arange(4 * BLOCK), seed=0)
+    first, second = (
+        set(examples[block * BLOCK : (block + 1) * BLOCK].tolist()) - set(range(1000)) for block in (0, 2)
+    )
+    assert len(first) == len(second) == 256 and first != second
+
+
 def test_a_visit_does_not_depend_on_its_batch() -> None:
     mixture = Mixture((1000, 300), (3.0, 1.0))
     together = mixture.locate(np.arange(3000, 3500), seed=1)

@@ -1,6 +1,7 @@
 """What the seeds of a fine-tuning share: the encoder that they start from."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from electra.cli import main
 from electra.finetuning.config import load_task_config
-from electra.finetuning.setup import build_setup
+from electra.finetuning.setup import build_setup, micro_batches
 
 SETTINGS = {"kind": "classification", "train.precision": "float32", "train.device": "cpu", "train.epochs": 1}
 
@@ -43,3 +44,22 @@ def test_a_run_from_random_weights_says_so(
     assert main(arguments) == 0
     assert json.loads((out / "results.json").read_text())["pretrained"] is None
     assert "starting from random weights" in (out / "model/README.md").read_text()
+
+
+def test_each_seed_has_its_own_order(small_model: str, data: Path) -> None:
+    setup = build_setup(load_task_config({**SETTINGS, "model": small_model, "data.path": data}))
+    rows = setup.rows["train"]
+    orders = []
+    for seed in (0, 0, 1):
+        config = replace(setup.config, seed=seed)
+        (batch,) = micro_batches(config, rows, 0, pad=setup.pad, device=setup.device)
+        orders.append(batch.targets["answer"].tolist())
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_a_seed_does_not_train_the_encoder_of_the_next(small_model: str, data: Path) -> None:
+    setup = build_setup(load_task_config({**SETTINGS, "model": small_model, "data.path": data}))
+    with torch.no_grad():
+        for parameter in setup.build_model(0).encoder.parameters():
+            parameter.zero_()
+    assert setup.build_model(1).encoder.token_table.weight.any()

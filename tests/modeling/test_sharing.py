@@ -3,7 +3,7 @@
 import torch
 
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
-from electra.modeling.sharing import standalone_parameters
+from electra.modeling.sharing import layer_group, standalone_parameters
 
 SHAPE = BertConfig(
     layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=20,
@@ -43,3 +43,8 @@ def test_only_the_token_table_can_be_shared() -> None:
     second = BertEncoder(SHAPE, tables=first.embeddings, sharing="tokens")
     assert second.embeddings.token is first.embeddings.token
     assert second.embeddings.position is not first.embeddings.position
+
+
+def test_groups_are_of_consecutive_blocks() -> None:
+    assert [layer_group(layer, layers=6, groups=2) for layer in range(6)] == [0, 0, 0, 1, 1, 1]
+    assert [layer_group(layer, layers=4, groups=4) for layer in range(4)] == [0, 1, 2, 3]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from electra.modeling.encoders.bert import BertConfig
-from electra.modeling.task_heads import SpanHead, TextHead, TokenHead
+from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TextHead, TokenHead
 
 CONFIG = BertConfig(hidden_size=16, dropout=0.5)
 
@@ -62,3 +62,15 @@ def test_weights_have_glorot_initialization_and_biases_are_zero() -> None:
         deviation = (2 / (layer.in_features + layer.out_features)) ** 0.5
         assert 0.9 < float(layer.weight.detach().std()) / deviation < 1.1
         assert float(layer.weight.detach().abs().max()) <= 3**0.5 * deviation and not layer.bias.any()
+
+
+def test_no_answer_is_predicted_from_cls_and_the_expected_start() -> None:
+    torch.manual_seed(0)
+    head = ConditionalSpanHead(CONFIG, answerable=True).eval()
+    x_BLD, start_BL = torch.randn(2, 5, 16), torch.randn(2, 5)
+    found_B = head.answerable_logits(x_BLD, start_BL)
+    assert head.answerable_dense is not None and head.answerable is not None
+    for x_LD, start_L, found in zip(x_BLD, start_BL, found_B, strict=True):
+        expected_D = sum(share * x_D for share, x_D in zip(start_L.softmax(0), x_LD, strict=True))
+        hidden = torch.nn.functional.gelu(head.answerable_dense(torch.cat([x_LD[0], expected_D])))
+        torch.testing.assert_close(found, head.answerable(hidden)[0])

@@ -56,6 +56,7 @@ def test_the_loss_equals_the_formula_of_the_paper(electric: Electric) -> None:
     one = batch([20, 14])
     masking = electric.draw_masks(one)
     samples_n = torch.randint(5, 300, (masking.used_BN.numel(),))
+    samples_n[::2] = masking.gather(one.input_ids_BL)[::2]  # these are sampled, too
     output = electric(one, masking=masking, samples_n=samples_n)
 
     corrupted_BL, sampled_BL = one.input_ids_BL.clone(), torch.zeros(2, 20, dtype=torch.bool)

@@ -29,9 +29,9 @@ def batch(lengths: list[int]) -> Batch:
     return Batch(ids_BL, torch.zeros_like(ids_BL), torch.tensor(lengths), seed=7)
 
 
-def model(masking: MaskingConfig | None = None) -> MaskedLanguageModel:
+def model(masking: MaskingConfig | None = None, *, shape: BertConfig = MODEL) -> MaskedLanguageModel:
     torch.manual_seed(0)
-    parts = ObjectiveParts(MODEL, GeneratorConfig(), masking or MaskingConfig(), Vocabulary(SPECIAL, 300))
+    parts = ObjectiveParts(shape, GeneratorConfig(), masking or MaskingConfig(), Vocabulary(SPECIAL, 300))
     return MaskedLanguageModel(parts, MaskedLanguageModelConfig())
 
 
@@ -44,6 +44,12 @@ def test_its_loss_is_the_mean_over_the_chosen_positions() -> None:
     used_n = masking.used_BN.flatten()
     expected = F.cross_entropy(logits_NV[used_n], masking.gather(one.input_ids_BL)[used_n])
     torch.testing.assert_close(ours(one).loss, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_held_out_metrics_are_without_dropout() -> None:
+    ours, one = model(shape=replace(MODEL, dropout=0.5)).train(), batch([20, 14, 9])
+    assert ours.evaluate([(one, one)]) == ours.evaluate([(one, one)])
+    assert ours.training
 
 
 @torch.no_grad()

@@ -195,6 +195,16 @@ def test_samples_may_stay_away_from_tokens_that_are_not_masked(everywhere: bool)
     assert torch.equal(replaced_BN, masking.used_BN if everywhere else masking.masked_BN)
 
 
+@pytest.mark.parametrize("dropout", [True, False])
+def test_samples_may_be_drawn_without_dropout(dropout: bool) -> None:
+    ours = objective(make_objective_config(sampling_dropout=dropout), model=replace(MODEL, dropout=0.5)).train()  # type: ignore[arg-type]
+    corrupted = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        corrupted.append(ours(batch([60, 41])).debug["corrupted_ids"])
+    assert torch.equal(*corrupted) != dropout
+
+
 def test_the_temperature_changes_from_the_first_to_the_final_one() -> None:
     ours = objective(make_objective_config(temperature=2.0, final_temperature=0.5))
     found = []

@@ -93,6 +93,17 @@ def test_an_evaluation_starts_empty_and_keeps_the_memory_of_training(name: str) 
     assert one.memory.length == 16
 
 
+def test_the_copy_with_unigram_fakes_has_a_memory_of_its_own() -> None:
+    one = ours("relative, replaced-token")
+    text = [window(step, fresh=step == 7) for step in (7, 8, 9)]
+    others = [replace(each, input_ids_BL=each.input_ids_BL.roll(1, 1)) for each in text]
+    same, changed = (one.evaluate(zip(text, copies, strict=True)) for copies in (text, others))
+    assert same.keys() == changed.keys()
+    assert {name for name in same if same[name] != pytest.approx(changed[name], nan_ok=True)} == {
+        "eval/unigram_auc"
+    }
+
+
 def test_states_that_are_not_finite_become_zero() -> None:
     one = ours("causal-lm")
     losses(one, steps=1)

@@ -151,6 +151,27 @@ def test_a_mixture_is_sampled_by_weight_and_resumes(parts: list[Path], tmp_path:
     assert (tmp_path / "run/checkpoints/step-00000020/model.safetensors").read_bytes() == whole
 
 
+def test_counts_follow_the_weights_and_shares_the_sizes(data_folder: Path, tmp_path: Path) -> None:
+    folders = []
+    for name, text in (("fox", "a fox 字 \n" * 300), ("river", "the river\n" * 100)):
+        (file := tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
+        folders.append(tmp_path / name)
+        prepare(PrepareConfig((str(file),), folders[-1], tokenizer=data_folder / "tokenizer.json", workers=1))
+    merge_data(folders, tmp_path / "mixture", weights=(1.0, 3.0))
+    mixture, apart = TokenData.open(tmp_path / "mixture"), [TokenData.open(folder) for folder in folders]
+    fox, river = (int(np.argmax(data.unigram_counts)) for data in apart)
+    counts = mixture.unigram_counts
+    whole = [
+        data.unigram_counts[token] / data.train.tokens for data, token in zip(apart, (fox, river), strict=True)
+    ]
+    assert counts[river] / counts[fox] == pytest.approx(3 * whole[1] / whole[0], rel=0.02)
+    each = [data.manifest["statistics"] for data in apart]
+    unknown = sum(one["unknown_share"] * one["tokens"] for one in each)
+    assert each[0]["unknown_share"] > 0.2 and each[1]["unknown_share"] == 0
+    statistics = mixture.manifest["statistics"]
+    assert statistics["unknown_share"] * statistics["tokens"] == pytest.approx(unknown)
+
+
 @pytest.mark.parametrize(
     ("weights", "problem"),
     [

@@ -66,6 +66,14 @@ def test_the_sample_is_bounded_and_from_everywhere(monkeypatch: pytest.MonkeyPat
     assert survey_corpus(documents(10), sample_characters=0).sample == []
 
 
+def test_the_sample_is_not_the_held_out_part() -> None:
+    corpus = documents(1000)
+    survey_of_all = survey_corpus(corpus, sample_characters=5000)
+    texts = {document.text for document in held(choose_heldout(survey_of_all, 0.05), corpus)}
+    sampled = set(survey_of_all.sample)
+    assert len(texts) >= 40 and len(sampled) >= 40 and len(texts & sampled) < 15
+
+
 def test_a_small_corpus_is_sampled_whole() -> None:
     corpus = documents(10)
     assert sorted(survey_corpus(corpus).sample) == sorted(document.text for document in corpus)

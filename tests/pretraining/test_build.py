@@ -66,3 +66,45 @@ def test_the_batch_of_a_measurement_is_not_remembered(
     parts = build(with_vocabulary(settings, data.vocabulary_size), data, None)
     memories = stream_memories(parts.objective)
     assert remembered and memories and all(memory.rows() is None for memory in memories.values())
+
+
+def test_micro_batches_have_the_rows_and_the_masks_of_the_batch(data_folder: Path, tmp_path: Path) -> None:
+    data = TokenData.open(data_folder)
+    (whole,), parts = (
+        build_batches(config(data_folder, tmp_path, "train.steps=1", *more), data, CPU).micro_batches(0)
+        for more in ((), ("train.micro_batch_size=2",))
+    )
+    assert len(parts) == 4 and len(set(whole.row_seeds.tolist())) == 8
+    assert torch.equal(torch.cat([part.row_seeds for part in parts]), whole.row_seeds)
+    assert torch.equal(torch.cat([part.lengths_B for part in parts]), whole.lengths_B)
+
+
+def test_the_seed_decides_the_first_weights(data_folder: Path, tmp_path: Path) -> None:
+    data = TokenData.open(data_folder)
+    first, again, other = (
+        build(
+            with_vocabulary(
+                config(data_folder, tmp_path, f"train.seed={seed}", "train.steps=1"), data.vocabulary_size
+            ),
+            data,
+            None,
+        ).objective.encoder.token_table.weight  # type: ignore[union-attr]
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_the_copy_of_held_out_text_has_unigram_fakes(data_folder: Path, tmp_path: Path) -> None:
+    data = TokenData.open(data_folder)
+    pairs = list(heldout_batches(config(data_folder, tmp_path, "train.steps=1"), data, CPU))
+    differ = torch.cat([(copy.input_ids_BL != text.input_ids_BL).flatten() for text, copy in pairs])
+    tokens = sum(int(text.lengths_B.sum()) for text, _ in pairs)
+    assert 0.05 < int(differ.sum()) / tokens < 0.2
+
+
+def test_a_measurement_leaves_the_first_stage(data_folder: Path, tmp_path: Path) -> None:
+    stages = ("objective.kind=two-stage", "objective.sharing=none", "generator.width=1", "init.attention=random")
+    data = TokenData.open(data_folder)
+    settings = config(data_folder, tmp_path, "train.steps=10", "init.token_table=random", *stages)
+    objective = build(with_vocabulary(settings, data.vocabulary_size), data, None).objective
+    assert objective.in_first_stage is True

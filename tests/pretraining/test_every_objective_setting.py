@@ -231,7 +231,8 @@ CHANGES: dict[str, list[Change]] = {
         Change("cosine", lambda b, a: 0 < a.objective.adversarial_share < 0.25, step=3),
     ],
     "objective.first_share": [
-        Change("0.2", lambda b, a: not disc(b) and disc(a) > 0, ALONE, step=3),
+        *(Change("0.2", lambda b, a: not disc(b) and disc(a) > 0, ALONE, step=step) for step in (2, 3)),
+        Change("0.2", same, ALONE, step=1),
     ],
     "objective.first_stage": [
         Change("encoder", lambda b, a: all(name.startswith("generator.") for name in b.gradients)

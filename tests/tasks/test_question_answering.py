@@ -287,6 +287,15 @@ def test_losses_of_both_heads_equal_a_slow_version(words: Tokenizer, impossible:
         assert x_BLD.grad is not None and x_BLD.grad.isfinite().all() and x_BLD.grad.any()
 
 
+def test_rows_without_targets_have_no_loss(words: Tokenizer) -> None:
+    problem = QuestionAnswering("conditional", True, max_question=8, stride=16)
+    rows = problem.encode([question(CONTEXTS[1], "Bob", 8)], InputSpec(words, 40))
+    batch = collate(rows, np.arange(len(rows)), pad=0)
+    unknown = {name: torch.full_like(batch.targets[name], IGNORE_INDEX) for name in ("start", "end", "impossible")}
+    batch = replace(batch, targets={**batch.targets, **unknown})
+    assert not problem.losses(head_of(problem), random_states(batch), batch).any()
+
+
 def outputs_of_spans(*spans: tuple[int, int, float], null: float) -> Outputs:
     columns = np.array(spans or [(0, 0, -np.inf)], np.float32).T
     return {"starts": columns[0], "ends": columns[1], "scores": columns[2], "null": np.float32(null)}  # type: ignore[dict-item]

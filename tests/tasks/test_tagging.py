@@ -144,6 +144,9 @@ def test_a_word_without_tokens_gets_the_fallback_and_shifts_nobody() -> None:
     assert (fourth["tags"], fourth["scores"]) == (["O", "O"], [0.0, 0.0])
     plain = build_tagging_task("pos", {"train": [sentence("a:DET b:NOUN c:NOUN \u200b:SYM")]}).problem
     assert isinstance(plain, Tagging) and plain.fallback == "NOUN"
+    examples = [sentence("a:DET \u200b:NOUN")]
+    rows = plain.encode(examples, InputSpec(tokenizer(), 64))
+    assert plain.decode(examples, rows, oracle(plain, rows))[0]["tags"] == ["DET", "NOUN"]
 
 
 def test_windows_show_each_token_once_where_it_has_most_context() -> None:

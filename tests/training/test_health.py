@@ -60,6 +60,15 @@ def test_a_loss_spike_is_named_once() -> None:
     assert monitor.check_report(report(11, loss=15.0)) == []
 
 
+@pytest.mark.parametrize(("usual", "now"), [(5.0, 6.2), (1.0, 1.9)])
+def test_a_rise_that_is_small_or_small_in_proportion_is_no_spike(usual: float, now: float) -> None:
+    monitor = HealthMonitor()
+    for step in range(10):
+        monitor.check_report(report(step, loss=usual))
+    assert monitor.check_report(report(10, loss=now)) == []
+    assert [f.name for f in monitor.check_report(report(11, loss=usual + 2))] == ["loss spike"]
+
+
 def test_falling_speed() -> None:
     monitor = HealthMonitor()
     for step in range(10):
