@@ -69,5 +69,5 @@ bench: $(READY) ## every benchmark beside its peers, in about ten minutes; write
 torture: $(READY) ## kill a run 50 times and flip 2,000 bits of its files, in some minutes; nothing may come of it
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/torture.py
 
-mutate: $(READY) ## plant the errors of tests/mutations.toml one by one; a test must fail at each (NAMES="one two": only these)
+mutate: $(READY) ## plant the errors of tests/mutations/ one by one; a test must fail at each (NAMES="one two": only these)
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/mutate.py $(NAMES)

@@ -17,6 +17,7 @@ def mutate() -> Iterator[ModuleType]:
     assert spec and spec.loader
     module = sys.modules["mutate"] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
     spec.loader.exec_module(module)
+    module.PRELOADED = ()
     yield module
     del sys.modules["mutate"]
 
@@ -42,14 +43,14 @@ def project(tmp_path: Path) -> Path:
             "from numbers_of_electra import double, half\n\ndef test_double():\n    assert double(3) == 6\n"
         ),
         "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["src"]\n',
-        "tests/mutations.toml": "".join(
+        "tests/mutations/numbers.toml": "".join(
             f'[{name}]\nfile = "src/numbers_of_electra.py"\ntext = "{text}"\nreplacement = "{other}"\n'
             'tests = ["tests/test_numbers.py"]\n'
             for name, text, other in (("doubled", "2 * x", "3 * x"), ("halved", "x / 2", "x / 3"))
         ),
     }
     for name, content in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     (tmp_path / "models").mkdir()
     return tmp_path
@@ -59,11 +60,19 @@ def test_caught_errors_are_told_from_others(
     mutate: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (project / "src/numbers_of_electra.py").read_bytes()
-    assert mutate.run(mutate.read_mutations(project), root=project) == 1
+    caught = mutate.run(mutate.read_mutations(project), root=project)
+    assert caught == {"doubled": "tests/test_numbers.py::test_double", "halved": None}
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("doubled: caught by tests/test_numbers.py::test_double")
     assert second.startswith("halved: NOT CAUGHT")
     assert (project / "src/numbers_of_electra.py").read_bytes() == before
+    (page := project / "page.md").write_text(f"# Errors\n\n{mutate.BEGIN}\nold\n{mutate.END}\n\nThe end.\n")
+    mutate.write_page(page, mutate.read_mutations(project), caught)
+    text = page.read_text()
+    assert text.startswith("# Errors\n") and text.endswith(f"{mutate.END}\n\nThe end.\n") and "old" not in text
+    assert "1 of 2 planted errors are caught (50%)" in text
+    assert "| doubled | `src/numbers_of_electra.py` | `tests/test_numbers.py::test_double` |" in text
+    assert "| halved | `src/numbers_of_electra.py` | **not caught** |" in text
 
 
 def test_a_list_that_does_not_fit_is_refused(mutate: ModuleType, project: Path) -> None:
