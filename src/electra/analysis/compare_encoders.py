@@ -61,13 +61,16 @@ class CompareOptions:
     seed: int
 
 
-def compare(models: Sequence[str], text: Path, *, chunks: Path | None, options: CompareOptions) -> dict[str, Any]:
+def compare(
+    models: Sequence[str], text: Path, *, chunks: Path | None, options: CompareOptions, device: str = "auto"
+) -> dict[str, Any]:
     """Compare two encoders layer by layer on the same words.
 
     Args:
         models: two runs, export folders, Hugging Face folders or ids.
         text: CoNLL-U, or plain text with a sentence per line.
         chunks: columns with a word per line and its tag, for one more probe; None: no such probe.
+        device: the device of both (`resolve_device`).
 
     Returns:
         The results, as compare.json has them.
@@ -83,7 +86,7 @@ def compare(models: Sequence[str], text: Path, *, chunks: Path | None, options: 
     chunked = []
     if chunks is not None:
         chunked = sample_sentences(read_tagged_columns(chunks), words=options.words, seed=options.seed)
-    readers = [LayerReader(load_pretrained(name)) for name in models]
+    readers = [LayerReader(load_pretrained(name), device=device) for name in models]
     query_sentences = [_split_sentence(sentence, readers) for sentence in options.sentences]
     pair = PairedStates.read(readers, sentences)
     _check_pair(pair, text, options)

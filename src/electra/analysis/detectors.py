@@ -65,27 +65,27 @@ class Detector:
     score_tokens: Callable[[Sequence[Words]], list[TokenScores]]
 
     @classmethod
-    def load(cls, model: str, name: str) -> "Detector":
-        """Load a MODEL.
+    def load(cls, model: str, name: str, *, device: str = "auto") -> "Detector":
+        """Load a MODEL on a device (`resolve_device`).
 
         Raises:
             CheckpointError: it is no discriminator, masked language model or tagger with a tag for correct words.
         """
         pretrained = load_pretrained(model)
         if isinstance(pretrained.head, ReplacedTokenHead):
-            scorer = Scorer(pretrained)
+            scorer = Scorer(pretrained, device=device)
             return cls(
                 name, "discriminator", scorer.batcher.count_windowed, lambda words: token_scores(scorer, words)
             )
         if isinstance(pretrained.head, MaskedLanguageModelHead):
-            masked = MaskedLikelihoodScorer(MaskedTokenPredictor(pretrained))
+            masked = MaskedLikelihoodScorer(MaskedTokenPredictor(pretrained, device=device))
             return cls(
                 name,
                 "masked-lm",
                 lambda lengths: sum(length > masked.predictor.batcher.max_tokens for length in lengths),
                 lambda words: surprisal_scores(masked, words),
             )
-        predictor = _load_tagger(pretrained, model)
+        predictor = _load_tagger(pretrained, model, device=device)
         longest = predictor.input_spec.max_length - 2
 
         def in_windows(lengths: Iterable[int]) -> int:
@@ -136,7 +136,7 @@ def _right_labels(tagger: Predictor) -> list[int]:
     return [number for number, label in enumerate(tagger.problem.labels) if label in CORRECT_TAGS]
 
 
-def _load_tagger(pretrained: Pretrained, model: str) -> Predictor:
+def _load_tagger(pretrained: Pretrained, model: str, *, device: str) -> Predictor:
     """The tagger of a MODEL.
 
     Raises:
@@ -146,7 +146,8 @@ def _load_tagger(pretrained: Pretrained, model: str) -> Predictor:
         f"to find errors, give a discriminator (a run with objective.kind {DEFAULT_OBJECTIVE}), a masked language "
         "model, or a tagger of wrong words: electra finetune MODEL --task ged --data FOLDER --out TAGGER"
     )
-    predictor = Predictor(pretrained) if pretrained.task is not None and pretrained.head is not None else None
+    is_for_task = pretrained.task is not None and pretrained.head is not None
+    predictor = Predictor(pretrained, device=device) if is_for_task else None
     if predictor is None or not isinstance(predictor.problem, Tagging):
         raise CheckpointError(f"{model} is {describe_head(pretrained)}; {instead}")
     if not _right_labels(predictor):

@@ -103,14 +103,17 @@ class FrozenProbe:
             parts.append([replace(sentence, tags=tuple(self.labels(sentence))) for sentence in sentences])
         return parts[0], parts[1]
 
-    def score(self, model: Path, tasks: Path) -> float:
+    def score(self, model: Path, tasks: Path, *, device: str = "auto") -> float:
         """The accuracy of the labels of words of the test part.
+
+        Args:
+            device: the device of the encoder (`resolve_device`).
 
         Raises:
             CheckpointError: the model cannot be loaded.
             DataError: a file is missing or damaged.
         """
-        reader, (train, test) = LayerReader(load_pretrained(model)), self.read(tasks)
+        reader, (train, test) = LayerReader(load_pretrained(model), device=device), self.read(tasks)
         names = sorted({label for sentence in train for label in sentence.tags or ()})
         index = {name: number for number, name in enumerate(names)}
         labels_N, test_labels_M = (

@@ -97,10 +97,11 @@ class GeneratorBenchmark:
         return cls(data, masked, bands, classes)
 
     def measure(
-        self, network: Pretrained, *, temperatures: Sequence[float], resamples: int, examples: int
-    ) -> Results:
-        """The results of one network for generator.json."""
-        predictor = MaskedTokenPredictor(network)
+        self, network: Pretrained, *, temperatures: Sequence[float], resamples: int, examples: int,
+        device: str = "auto",
+    ) -> Results:  # fmt: skip
+        """The results of one network for generator.json, computed on a device (`resolve_device`)."""
+        predictor = MaskedTokenPredictor(network, device=device)
         counts_V = pad_counts(self.data.unigram_counts, len(self.bands.band_V))
         readings = []
         for share, masked in self.masked.items():

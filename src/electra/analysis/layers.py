@@ -48,7 +48,7 @@ class LayerReader:
     """Reads sentences with one encoder.
 
     Args:
-        device: such as "cpu" or "cuda"; None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
 
     Raises:
         CheckpointError: the model's inputs have no room for a text.

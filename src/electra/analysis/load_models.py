@@ -20,7 +20,7 @@ def check_vocabulary(tokenizer: Tokenizer, name: str, data: TokenData) -> None:
 
 
 def load_generator(model: str, generator: str | None, scorer: Scorer) -> MaskedTokenPredictor:
-    """Load the generator that replaces tokens for a discriminator.
+    """Load the generator that replaces tokens for a discriminator, on the device of its scorer.
 
     Args:
         model: the discriminator.
@@ -36,7 +36,7 @@ def load_generator(model: str, generator: str | None, scorer: Scorer) -> MaskedT
             f"{model} has no generator next to it that could replace tokens; name one: --generator MODEL (such as "
             "RUN/export/generator, or another masked language model with the same vocabulary)"
         )
-    predictor = MaskedTokenPredictor(find_generator(name) or name)
+    predictor = MaskedTokenPredictor(find_generator(name) or name, device=scorer.backend.device)
     if scorer.tokenizer.get_vocab() != predictor.tokenizer.get_vocab():
         raise DataError(
             f"{model} and {name} have different vocabularies; give a generator with the discriminator's vocabulary"

@@ -66,13 +66,16 @@ class DiscriminatorReader:
 
     Args:
         window: the number of tokens that are read at once for comparison.
+        device: the device (`resolve_device`).
     """
 
     metric = "AUC"
 
-    def __init__(self, model: LoadedModel, generator: MaskedTokenPredictor, *, window: int) -> None:
-        self.scorer, self.generator = Scorer(model), generator
-        self.windows = Scorer(model, max_length=window)
+    def __init__(
+        self, model: LoadedModel, generator: MaskedTokenPredictor, *, window: int, device: str = "auto"
+    ) -> None:
+        self.scorer, self.generator = Scorer(model, device=device), generator
+        self.windows = Scorer(model, max_length=window, device=device)
         for reader in (self.scorer, self.generator):
             reader.batcher.length_check.expect_longer()
 
@@ -105,8 +108,8 @@ class MaskedReader:
 
     metric = "loss"
 
-    def __init__(self, model: LoadedModel, windows: LoadedModel) -> None:
-        self.predictors = MaskedTokenPredictor(model), MaskedTokenPredictor(windows)
+    def __init__(self, model: LoadedModel, windows: LoadedModel, *, device: str = "auto") -> None:
+        self.predictors = MaskedTokenPredictor(model, device=device), MaskedTokenPredictor(windows, device=device)
         for predictor in self.predictors:
             predictor.batcher.length_check.expect_longer()
 

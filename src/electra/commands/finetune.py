@@ -53,6 +53,9 @@ class FinetuneCommand:
     """Train on this number of examples of each label only. Each seed has its own random sample."""
     submission: Path | None = None
     """Write the predictions of the test splits to this zip file, in GLUE's format."""
+    device: str | None = None
+    """Device to compute on, the setting train.device: auto, cpu, cuda, cuda:1 or mps. Default: that of the config,
+    auto: a CUDA GPU if there is one, else the CPU."""
     fresh: bool = False
     """Start next to OUT (OUT-2, OUT-3, …) instead of resuming the existing fine-tuning."""
     dry_run: bool = False
@@ -125,6 +128,7 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
         "task": None if is_file else command.task,
         "init": command.init,
         "kind": command.kind, "seeds": command.seeds, "seed": command.seed, "out": command.out,
+        "train.device": command.device,
         "data.path": command.data, "data.fraction": command.fraction, "data.shots": command.shots,
     }  # fmt: skip
     given = overrides_of({name: value for name, value in options.items() if value is not None})

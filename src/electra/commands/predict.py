@@ -39,6 +39,8 @@ class PredictConfig:
     max_length: PositiveInt | None = None
     """Maximum number of tokens of a text; the rest is cut off. If the model was fine-tuned with data.long windows
     or memory: of a window. At least 8. Default: the same as in the fine-tuning."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     top: PositiveInt | None = None
     """With --output: write this number of labels with their scores, the highest first. Default: all of them in
     .jsonl; a table has a column for each label if there are at most 10."""
@@ -66,7 +68,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     from electra.serving import prediction_files
     from electra.serving.predictor import Predictor
 
-    predictor = Predictor(config.model, max_length=config.max_length)
+    predictor = Predictor(config.model, max_length=config.max_length, device=config.device)
     if config.input is not None:
         path = Path(config.input)
         is_questions = path.suffix == ".json"

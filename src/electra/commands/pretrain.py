@@ -28,6 +28,9 @@ class PretrainCommand:
     """Folder made by `electra prepare`. Required, here or in the TOML file."""
     out: Path | None = None
     """Folder of the run. An existing run is resumed. Required, here or in the TOML file."""
+    device: str | None = None
+    """Device to compute on, the setting train.device: auto, cpu, cuda, cuda:1 or mps. Default: that of the config,
+    auto: a CUDA GPU if there is one, else the CPU."""
     fresh: bool = False
     """Start a new run next to OUT (OUT-2, OUT-3, …) instead of resuming the existing one."""
     dry_run: bool = False
@@ -56,6 +59,8 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     overrides = list(command.overrides)
     paths = {"data": command.data, "out": command.out}
     overrides += overrides_of({name: path for name, path in paths.items() if path is not None})
+    if command.device is not None:
+        overrides += overrides_of({"train.device": command.device})
     given = override_names(overrides)
     if command.profile is not None and (command.profile < 1 or command.dry_run or command.fresh):
         raise ConfigError("--profile: give a number of steps, at least 1, without --dry-run and --fresh")

@@ -33,6 +33,8 @@ class PromptConfig:
     task's labels: for sst-2 the first is 0, the second is 1."""
     data: Path | None = None
     """Folder with the data of the task."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     json: bool = False
     """Print one JSON object per text."""
 
@@ -85,7 +87,9 @@ def run(config: PromptConfig) -> LabeledTexts | PromptEvaluation:
     from electra.serving.prompt_classifier import PromptClassifier
 
     label_words = _parse_words(config.words)
-    classifier = PromptClassifier(config.model, template=config.template, label_words=label_words)
+    classifier = PromptClassifier(
+        config.model, template=config.template, label_words=label_words, device=config.device
+    )
     if config.task is None:
         return LabeledTexts(classifier(config.texts), config.json)
     metrics, examples, majority = evaluate_prompt(

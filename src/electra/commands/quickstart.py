@@ -35,6 +35,8 @@ class QuickstartConfig:
     """Training time in minutes. The corpus and the exports take about one minute more."""
     seed: int = 0
     """Random seed of the training."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     fresh: bool = False
     """Train a new model next to the existing run, instead of resuming it."""
 
@@ -71,6 +73,7 @@ def run(config: QuickstartConfig) -> QuickstartResult:
         "out": config.out / "run",
         "train.minutes": config.minutes,
         "train.seed": config.seed,
+        "train.device": config.device,
     }
     trained = pretrain(load_config("quickstart", settings), fresh=config.fresh)
     if trained.exported is None:

@@ -55,6 +55,8 @@ class ScoreConfig:
     max_length: PositiveInt | None = None
     """Maximum number of tokens that are read at once; a longer text is read in parts. Default: as many as the
     model can read."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     calibrated: bool = False
     """Correct the probabilities with the calibration that electra analyze calibrate MODEL --store saved."""
     prior: OpenFraction | None = None
@@ -117,7 +119,13 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
     if config.surprisal:
         return _score_surprisal(config, texts)
     calibration = Calibration.load(config.model).with_target_prior(config.prior) if config.calibrated else None
-    scorer = Scorer(config.model, long=config.long, calibration=calibration, max_length=config.max_length)
+    scorer = Scorer(
+        config.model,
+        long=config.long,
+        calibration=calibration,
+        max_length=config.max_length,
+        device=config.device,
+    )
     if config.electric != (scores_of(scorer.objective) == "energy"):
         hint = "leave --electric out" if config.electric else "give --electric"
         raise CheckpointError(f"{config.model} was trained with objective.kind {scorer.objective}; {hint}")
@@ -139,7 +147,7 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
 def _score_surprisal(config: ScoreConfig, texts: Iterator[str]) -> ScoredTexts | Lines | WrittenFile:
     from electra.serving.surprisal import SurprisalScorer
 
-    results = SurprisalScorer(config.model, max_length=config.max_length).stream(texts)
+    results = SurprisalScorer(config.model, max_length=config.max_length, device=config.device).stream(texts)
     if config.output is None and not config.json:
         scored_texts = list(results)
         return ScoredTexts(scored_texts, [scored.render() for scored in scored_texts])

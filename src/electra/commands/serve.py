@@ -40,8 +40,8 @@ class ServeConfig:
     token_file: Path | None = None
     """File with the access token that clients must send (Authorization: Bearer TOKEN). Default: the environment
     variable ELECTRA_TOKEN; if it is not set, no token is needed."""
-    device: str | None = None
-    """Device of the models, such as cpu or cuda. Default: a GPU if there is one."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     threads: PositiveInt | None = None
     """CPU threads of the models. Default: one per core."""
     wait: Annotated[float, Range(ge=0, le=1000)] = 2.0
@@ -76,6 +76,7 @@ def run(config: ServeConfig) -> None:
     import torch
 
     from electra.export.loading import find_model
+    from electra.modeling.device import resolve_device
     from electra.serving.http import process
     from electra.serving.http.app import ModelServer
     from electra.serving.http.host_names import HostNames
@@ -85,6 +86,7 @@ def run(config: ServeConfig) -> None:
     if config.generator is not None:
         with in_option("--generator"):
             find_model(config.generator)
+    resolve_device(config.device)  # before the port is taken
     token = process.load_token(config.token_file)
     bound = process.bind_socket(config.host, config.port)
     if config.threads is not None:

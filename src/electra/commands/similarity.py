@@ -32,6 +32,8 @@ class SimilarityConfig:
     max_length: PositiveInt | None = None
     """Maximum number of tokens that are read at once; a longer text is read in parts. Default: as many as the
     model can read."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     json: bool = False
     """Print one JSON object."""
 
@@ -74,7 +76,7 @@ def run(config: SimilarityConfig) -> Similarity:
     from electra.finetuning.zero_shot import correlate_similarity
     from electra.serving.text_encoder import TextEncoder
 
-    encoder = TextEncoder(config.model, max_length=config.max_length)
+    encoder = TextEncoder(config.model, max_length=config.max_length, device=config.device)
     if config.texts:
         firsts, seconds = config.texts[::2], config.texts[1::2]
         cosines = encoder.cosine_similarity(firsts, seconds).tolist()

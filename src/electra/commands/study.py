@@ -48,6 +48,8 @@ class StudyCommand:
     """Arms to run, in addition to the control. Default: all."""
     base: str | None = None
     """Preset or file that the arms change. Default: the study's own."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     dry_run: bool = False
     """Print all arms with their parameters, FLOPs, steps and time, and stop."""
 
@@ -75,5 +77,6 @@ def run(command: StudyCommand) -> "StudyReport | StudyPlan | StoppedStudy":
         task_seeds=command.task_seeds,
         suite=command.suite,
         tune=command.tune,
+        device=command.device,
         dry_run=command.dry_run,
     )

@@ -16,11 +16,11 @@ from electra.export.loading import find_model, load_pretrained
 from electra.export.pretrained import Pretrained
 from electra.finetuning.config import FinetuneConfig, resolve
 from electra.finetuning.load_task import load_task
+from electra.modeling.device import resolve_device
 from electra.tasks.base import InputSpec, Rows, Task, TaskBatch, collate
 from electra.tasks.subsampling import subsample
 from electra.tasks.task_model import TaskModel
 from electra.training.allocator import keep_freed_memory
-from electra.training.device import resolve_device
 from electra.training.precision import Precision, choose_precision
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     Raises:
         ElectraError: the config, the data or the model cannot be used.
     """
-    device = resolve_device(config.train.device)
+    device = resolve_device(config.train.device, option="train.device")
     model = find_model(config.model)  # before the data are read, which can take minutes
     task = load_task(config)
     for note in task.notes:

@@ -52,6 +52,6 @@ class FrequencySampler(nn.Module):
 
     def sample(self, targets_n: Tensor, uniforms_n: Tensor) -> Tensor:
         """Sample a replacement for each original token (n)."""
-        goals_n = self.before_V[targets_n] + uniforms_n.double() * self.total_V[targets_n]
+        goals_n = self.before_V[targets_n] + uniforms_n.to(self.total_V.dtype) * self.total_V[targets_n]
         index_n = torch.searchsorted(self.cumulative_V, goals_n, right=True)
         return self.order_V[index_n.clamp_(max=len(self.order_V) - 1)]

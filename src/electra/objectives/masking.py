@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
+from electra.modeling.device import widest_float
 from electra.modeling.encoders.base import attention_mask, gather_positions
 from electra.modeling.kernels.documents import AttentionMask, DocumentMask
 from electra.objectives.row_rng import Purpose, uniforms
@@ -203,8 +204,9 @@ def _frequency_scores(scores_BL: Tensor, ids_BL: Tensor, vocabulary: Vocabulary,
     The weight of a token is its frequency to minus `power`.
     """
     assert vocabulary.counts_V is not None
-    weights_BL = (vocabulary.counts_V[ids_BL].double() + 1.0) ** -power
-    return (scores_BL.double().clamp_(min=2.0**-25).log() / weights_BL).float()
+    dtype = widest_float(ids_BL.device)
+    weights_BL = (vocabulary.counts_V[ids_BL].to(dtype) + 1.0) ** -power
+    return (scores_BL.to(dtype).clamp(min=2.0**-25).log() / weights_BL).float()
 
 
 def _group_starts(

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from electra.modeling.device import widest_float
 from electra.modeling.kernels.cross_entropy import PLAIN, ROWS, Sampling, draw, sum_slices
 
 
@@ -60,8 +61,9 @@ class MaskedLanguageModelMetrics:
             loss_n = total_n.log() - target_logit_n
             entropy_n = total_n.log() - weights_Vn.mul_(logits_Vn).sum(0) / total_n
             self.count += int(masked_n.sum())
-            self.loss += float(loss_n[masked_n].double().sum())
-            self.entropy += float(entropy_n[masked_n].double().sum())
+            dtype = widest_float(loss_n.device)
+            self.loss += float(loss_n[masked_n].to(dtype).sum())
+            self.entropy += float(entropy_n[masked_n].to(dtype).sum())
             self.correct += int((target_logit_n == 0.0)[masked_n].sum())  # 0 is the largest logit
             self.sampled += int((sample_n == target_n)[masked_n].sum())
         return torch.cat(samples)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from electra.modeling.device import widest_float
 from electra.objectives.frequency_sampler import FrequencySampler
 from electra.objectives.masking import Masking
 from electra.objectives.vocabulary import NGRAMS, FakesKind, Vocabulary
@@ -64,7 +65,7 @@ class NgramSampler(nn.Module):
             left_n, right_n = (torch.searchsorted(self.trigrams_M, excluded_n + step) for step in (0, 1))
             skipped_n = right_n - left_n
             count_n = count_n - skipped_n
-        index_n = first_n + (uniforms_n.double() * count_n).long()
+        index_n = first_n + (uniforms_n.to(widest_float(uniforms_n.device)) * count_n).long()
         if excluded_n is not None:
             index_n = torch.where(index_n >= left_n, index_n + skipped_n, index_n)
         index_n = index_n.clamp(max=len(self.trigrams_M) - 1)

@@ -21,20 +21,22 @@ SENTENCES_AT_ONCE = 512
 
 
 def tag_vocabulary(
-    data: TokenData, *, treebanks: Sequence[Path] = (), tagger: str | None = None, sentences: int = 5000
-) -> TagTable:
+    data: TokenData, *, treebanks: Sequence[Path] = (), tagger: str | None = None, sentences: int = 5000,
+    device: str = "auto",
+) -> TagTable:  # fmt: skip
     """Return the most frequent tag of each token of the vocabulary.
 
     Args:
         treebanks: files in CoNLL-U; the tags are in their fourth column.
         tagger: a model that was fine-tuned for tagging, if there is no treebank.
         sentences: number of sentences of the data that the tagger reads.
+        device: the device of the tagger (`resolve_device`).
 
     Raises:
         ConfigError: the model does not tag words.
         DataError: there is no tagged word, or a file cannot be read.
     """
-    tagged = _read_treebanks(treebanks) if tagger is None else _tag_sentences(data, tagger, sentences)
+    tagged = _read_treebanks(treebanks) if tagger is None else _tag_sentences(data, tagger, sentences, device)
     return TagTable.count(tagged, load_tokenizer(data.tokenizer_path))
 
 
@@ -45,9 +47,9 @@ def _read_treebanks(paths: Sequence[Path]) -> Iterator[TaggedSentence]:
             yield sentence.words, sentence.tags
 
 
-def _tag_sentences(data: TokenData, tagger: str, count: int) -> Iterator[TaggedSentence]:
+def _tag_sentences(data: TokenData, tagger: str, count: int, device: str) -> Iterator[TaggedSentence]:
     """Yield sentences of the data with the tags that a tagger predicts."""
-    predictor = Predictor(tagger)
+    predictor = Predictor(tagger, device=device)
     if not predictor.problem.reads_words:
         raise ConfigError(f"--tagger: {tagger} does {predictor.problem.kind}; give a model that tags words")
     sentences = _read_words(data, count)

@@ -25,6 +25,7 @@ from electra.data.streams import StreamOrder, check_stream
 from electra.data.tags import TAGS, TagTable
 from electra.data.tokenizer import continuation_mask, load_tokenizer
 from electra.errors import ConfigError, DataError
+from electra.modeling.device import resolve_device
 from electra.modeling.flops import Documents
 from electra.objectives.base import Objective
 from electra.objectives.masking import WHOLE_WORDS
@@ -33,7 +34,6 @@ from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.warm_start import WarmStart, initialize
 from electra.training.allocator import keep_freed_memory
 from electra.training.batch_source import BatchSource, prefetch
-from electra.training.device import resolve_device
 from electra.training.distributed import (
     broadcast_object,
     is_local_main_process,
@@ -70,7 +70,12 @@ def open_data(config: PretrainConfig) -> tuple[TokenData, Path]:
     if config.data is None or config.out is None:
         raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
     # Check everything that is possible before anything is written or takes long.
-    resolve_device(config.train.device)
+    wanted = config.train.device
+    if world_size() > 1 and wanted not in ("auto", "cpu", "cuda"):
+        raise ConfigError(
+            f"train.device: is {wanted}, but with several processes it can only be auto, cpu or cuda"
+        )
+    resolve_device(wanted, option="train.device")
     _check_batch_sizes(config)
     open_verified = partial(TokenData.open, config.data, verified=RunFolder(config.out).read_verified())
     data = run_and_wait(open_verified if is_local_main_process() else None)
@@ -99,7 +104,7 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
         warm_start: pre-trained networks to start from; None: the weights come from a checkpoint, which is read
             later.
     """
-    device = resolve_device(config.train.device)
+    device = resolve_device(config.train.device, option="train.device")
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(config.train.seed)
@@ -111,12 +116,16 @@ def build(config: PretrainConfig, data: TokenData, warm_start: WarmStart | None)
     )
     if warm_start is not None:
         initialize(objective, config, data, warm_start)
+    if device.type == "mps":
+        objective = objective.float()  # some tables are float64, which Apple's GPUs lack
     objective = objective.to(device)
     batches = build_batches(config, data, device)
     precision = _precision(config, objective, batches, device)
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
     if config.packing.packs_documents:
         _log_document_attention(objective, device, PRECISIONS[precision.name])
+    if device.type == "mps" and config.train.compile == "on":
+        logger.warning("train.compile: is on, but nothing is compiled for Apple's GPUs")
     if _is_compiled(config, device):
         compile_encoders(objective)
         logger.info("the first step is slow, because it compiles the encoders")
@@ -195,7 +204,7 @@ def _is_compiled(config: PretrainConfig, device: torch.device) -> bool:
     # The shapes of packed rows differ from batch to batch, and each would be compiled (the config refuses "on").
     automatic = device.type == "cuda" and not config.packing.packs_documents
     enabled = config.train.compile == "on" or (config.train.compile == "auto" and automatic)
-    return enabled and (config.train.sharding == "none" or world_size() == 1)
+    return enabled and device.type != "mps" and (config.train.sharding == "none" or world_size() == 1)
 
 
 def build_batches(config: PretrainConfig, data: TokenData, device: torch.device) -> BatchSource:

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
+from electra.modeling.device import synchronize
 from electra.pretraining.build import build, open_data
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.resolve import resolve
@@ -87,8 +88,7 @@ def profile_steps(config: PretrainConfig, steps: int) -> Profile:
     def train(begin: int, end: int) -> None:
         for step in range(begin, end):
             update(parts.batches.micro_batches(step), rate=config.optimizer.learning_rate)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        synchronize(device)
 
     train(0, WARMUP_STEPS)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # without it, the profiler writes to the console

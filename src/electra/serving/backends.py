@@ -18,6 +18,7 @@ from electra.export.onnx.graph import IDS, MASK, SEGMENTS, is_onnx
 from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS
 from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.export.pretrained import Pretrained
+from electra.modeling.device import resolve_device
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch
@@ -115,7 +116,7 @@ def build_backend(loaded: LoadedModel, device: str | torch.device | None) -> Bac
     """The network of a model on its device.
 
     Args:
-        device: such as "cpu" or "cuda". None: a GPU if PyTorch computes and there is one, else the CPU.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto. An ONNX model is always on the CPU.
 
     Raises:
         CheckpointError: an ONNX model was asked to run on another device than the CPU.
@@ -131,7 +132,7 @@ class TorchBackend:
     """An encoder and its head in PyTorch."""
 
     def __init__(self, pretrained: Pretrained, device: str | torch.device | None) -> None:
-        self.device = _resolve_device(device)
+        self.device = resolve_device(device)
         self.encoder = pretrained.encoder.to(self.device)
         self.head = None if pretrained.head is None else pretrained.head.to(self.device)
 
@@ -205,7 +206,7 @@ def build_task_backend(
     if isinstance(loaded, OnnxModel):
         _check_device(device)
         return OnnxTaskBackend(loaded, problem)
-    return TorchTaskBackend(loaded, problem, _resolve_device(device), long=long)
+    return TorchTaskBackend(loaded, problem, resolve_device(device), long=long)
 
 
 class TorchTaskBackend:
@@ -244,21 +245,8 @@ class OnnxTaskBackend:
         )
 
 
-def _resolve_device(device: str | torch.device | None) -> torch.device:
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-        torch.empty(0, device=resolved)
-    except (AssertionError, RuntimeError) as error:  # an unknown name, or a device that this machine lacks
-        is_gpu = str(device).startswith("cuda") and not torch.cuda.is_available()
-        reason = "torch finds no GPU" if is_gpu else str(error).partition("\n")[0]
-        raise ConfigError(f"device: {device} cannot be used: {reason}; set it to cpu, or leave it out") from error
-    return resolved
-
-
 def _check_device(device: str | torch.device | None) -> None:
-    if device is not None and str(device).partition(":")[0] != "cpu":
+    if device is not None and str(device).partition(":")[0] not in ("auto", "cpu"):
         raise CheckpointError(
             f"an ONNX model runs on the CPU only, not on {device}; give the model that was exported to ONNX"
         )

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from electra.errors import CheckpointError
 from electra.export.pretrained import Pretrained
+from electra.modeling.device import resolve_device
 from electra.modeling.encoders.relative import RelativeEncoder
 from electra.modeling.heads import LanguageModelHead
 
@@ -33,13 +34,17 @@ class CausalLanguageModel:
     window: int
 
     @classmethod
-    def from_pretrained(cls, pretrained: Pretrained, name: str) -> "CausalLanguageModel":
-        """The causal language model of a loaded MODEL, on a GPU if there is one.
+    def from_pretrained(
+        cls, pretrained: Pretrained, name: str, *, device: str | torch.device | None = None
+    ) -> "CausalLanguageModel":
+        """The causal language model of a loaded MODEL.
 
         Args:
             name: the name of the model in error messages.
+            device: the device (`resolve_device`).
 
         Raises:
+            ConfigError: there is no such device.
             CheckpointError: the encoder is bidirectional, or has no language-model head.
         """
         encoder, head = pretrained.encoder, pretrained.head
@@ -52,8 +57,8 @@ class CausalLanguageModel:
             raise CheckpointError(
                 f"{name} has no language-model head; give the export of a run with objective.kind causal-lm"
             )
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(encoder.to(device).eval(), head.to(device).eval(), pretrained.max_length)
+        resolved = resolve_device(device)
+        return cls(encoder.to(resolved).eval(), head.to(resolved).eval(), pretrained.max_length)
 
     @property
     def device(self) -> torch.device:

@@ -45,7 +45,7 @@ class FillMask:
 
     Args:
         model: a masked language model, such as RUN/export/generator, or a loaded one.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
 
     Raises:
         CheckpointError: the model cannot be loaded or is no masked language model.

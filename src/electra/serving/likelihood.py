@@ -23,6 +23,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
 from electra.export.pretrained import Pretrained
+from electra.modeling.device import widest_float
 from electra.modeling.encoders.states import compute_states
 from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
 from electra.objectives.config import scores_of
@@ -98,7 +99,7 @@ def load_likelihood_scorer(
     """Load the likelihood scorer for a discriminator, a masked language model or a causal language model.
 
     Args:
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
 
     Raises:
         CheckpointError: the model cannot be loaded, or has no head that gives a likelihood.
@@ -112,7 +113,7 @@ def load_likelihood_scorer(
             return MaskedLikelihoodScorer(MaskedTokenPredictor(pretrained, device=device))
         case LanguageModelHead():
             return CausalLikelihoodScorer(
-                CausalLanguageModel.from_pretrained(pretrained, name), pretrained.tokenizer
+                CausalLanguageModel.from_pretrained(pretrained, name, device=device), pretrained.tokenizer
             )
     raise CheckpointError(
         f"{name} is {describe_head(pretrained)}, which gives no likelihood of a text; give a discriminator (a run "
@@ -258,7 +259,7 @@ class CausalLikelihoodScorer:
         documents = [torch.tensor([self.separate, *ids[text]]) for text in nonempty]
         window, memory = self.model.window, self.model.encoder.config.memory_length
         losses = compute_token_losses(self.model, documents, window=window, memory=memory)
-        totals[nonempty] = [-losses_T.double().sum().item() for losses_T in losses]
+        totals[nonempty] = [-losses_T.to(widest_float(losses_T.device)).sum().item() for losses_T in losses]
         return Likelihoods(lengths, {"log-likelihood": totals})
 
 

@@ -29,7 +29,7 @@ class MaskedTokenPredictor:
     Args:
         model: a run, an export folder, a Hugging Face folder or id, or a loaded model. It must be a masked
             language model; in a run of ELECTRA that is RUN/export/generator.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
 
     Raises:
         CheckpointError: the model cannot be loaded or is no masked language model.

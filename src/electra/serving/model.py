@@ -29,7 +29,7 @@ class Model:
     Args:
         model: a run, an export folder, the output of a fine-tuning, an ONNX folder, or a Hugging Face folder or
             id of a supported model type.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
         max_length: maximum number of tokens that are read at once. None: that of the model, or of its task.
 
     Raises:

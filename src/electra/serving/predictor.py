@@ -32,7 +32,7 @@ class Predictor:
 
     Args:
         model: a folder that `electra finetune` wrote, the folder `model` in it, or a loaded model.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
         max_length: maximum number of tokens of a text; the rest is cut off. If the model was fine-tuned with
             `data.long` windows or memory, of a window. None: the same as in the fine-tuning.
 

@@ -38,7 +38,7 @@ class PromptClassifier:
         model: a discriminator: a run, an export folder, a Hugging Face folder or id, or a loaded model.
         template: a sentence with `{text}` and `{word}`, such as "{text} It was {word}."
         label_words: the words of each label (the verbalizer). The score of a label is the mean over its words.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
 
     Raises:
         ConfigError: the template lacks `{text}` or `{word}`, there are fewer than two labels, or a label has no

@@ -142,7 +142,7 @@ class Scorer:
         model: a run, an export folder, an ONNX folder, a Hugging Face folder or id, or a loaded model. It must
             be a discriminator. Its `objective` says how it was trained: the logits of an Electric model are
             energies, not log-odds of replacement.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
         calibration: a correction of all logits and so of the probabilities. None: the network's own.
         long: how a text that is longer than the network's input is read (`Batcher`). None: with memory if the
             network has one, else in windows.

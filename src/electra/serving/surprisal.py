@@ -87,7 +87,7 @@ class SurprisalScorer:
     Args:
         model: a masked language model, or a discriminator with one beside it: its generator, or its own network
             with another head. A loaded model must be a masked language model.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
         max_length: maximum number of tokens that are read at once. None: that of the model.
 
     Raises:

@@ -24,7 +24,7 @@ class TextEncoder:
 
     Args:
         model: a run, an export folder, a Hugging Face folder or id, or a loaded model. Its head is not used.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
         long: "windows" or "memory" (`Batcher`). None: with memory if the network has one.
         max_length: maximum number of tokens that are read at once. None: that of the model, or of its task.
 

@@ -39,6 +39,7 @@ class StudySetup:
         finetune_settings: settings of all fine-tunings that are not the defaults, as `name=value`.
         precision: the precision of all runs whose config says "auto". It is measured once, because the
             measurements of single runs would differ by chance.
+        device: the device of all runs whose config has no other, and of what evaluates them.
     """
 
     out: Path
@@ -51,6 +52,7 @@ class StudySetup:
     task_seeds: int
     finetune_settings: tuple[str, ...] = ()
     precision: PrecisionName | Literal["auto"] = "auto"
+    device: str = "auto"
 
 
 def load_arm_config(setup: StudySetup, arm: Arm, settings: Mapping[str, Any], *, folder: Path) -> PretrainConfig:
@@ -64,6 +66,8 @@ def load_arm_config(setup: StudySetup, arm: Arm, settings: Mapping[str, Any], *,
         folder.mkdir(parents=True, exist_ok=True)
         durable.write_text(path, text)
     config = load_config(PretrainConfig, path, overrides_of({"data": setup.data, **settings}))
+    if config.train.device == "auto":
+        config = replace(config, train=replace(config.train, device=setup.device))
     return replace(config, tracking=config.tracking.trusted(()))
 
 

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from electra.analysis.frozen_probes import FROZEN_PROBES
 from electra.data.shards import TokenData
 from electra.export.huggingface import save
 from electra.finetuning.dry_run import dry_run
+from electra.modeling.device import synchronize
 from electra.modeling.flops import flops_per_token
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
@@ -46,8 +45,7 @@ def measure_flops_per_second(config: PretrainConfig, data: TokenData) -> float:
         objective.begin_step(config.objective.typical_step(steps), steps)
         started = time.perf_counter()
         update(parts.batches.micro_batches(step), rate=0.0)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        synchronize(device)
         seconds.append(time.perf_counter() - started)
     length = config.packing.sequence_length
     networks = tuple(objective.networks(length).items())

@@ -72,7 +72,7 @@ def finetune_config(setup: StudySetup, task: str, *, model: Path, out: Path) -> 
     settings = {
         "model": model, "task": name, "out": out, "seeds": setup.task_seeds,
         "data.path": task_folder(setup.tasks, task), "data.fraction": fraction,
-        "tracking.tensorboard": False,
+        "tracking.tensorboard": False, "train.device": setup.device,
         "train.precision": "auto" if RunFolder(out).config.is_file() else setup.precision,
     }  # fmt: skip
     config = load_config(FinetuneConfig, None, [*overrides_of(settings), *setup.finetune_settings])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from electra.data.shards import TokenData
 from electra.errors import ConfigError
+from electra.modeling.device import resolve_device
 from electra.reports.study import StudyReport, read_study
 from electra.reports.study_results import Record, read_study_record
 from electra.studies.arms import StudySetup, check_arms, resolve_arms
@@ -40,7 +41,8 @@ class StoppedStudy:
 
 def run_study(
     study: Study, *, data: Path, out: Path, tasks: Path | None = None, budget: float = 15.0, seeds: int = 3,
-    task_seeds: int = 3, suite: Sequence[str] = (), tune: Sequence[str] = (), dry_run: bool = False,
+    task_seeds: int = 3, suite: Sequence[str] = (), tune: Sequence[str] = (), device: str = "auto",
+    dry_run: bool = False,
 ) -> StudyReport | StudyPlan | StoppedStudy:  # fmt: skip
     """Train and evaluate every arm of a study, or continue a study, and write its table and plots.
 
@@ -54,19 +56,21 @@ def run_study(
         task_seeds: number of fine-tunings of each model on each task.
         suite: the tasks; empty: those of the study so far.
         tune: settings of all fine-tunings, or `defaults`; empty: those of the study so far.
+        device: the device of all runs (`resolve_device`).
         dry_run: return the plan with estimated times, and run nothing.
 
     Raises:
         ConfigError, CheckpointError, DataError: the study cannot be run, or differs from the one in `out`.
     """
     _check_tasks(tasks, suite, tune)
+    resolve_device(device)
     token_data, stored = TokenData.open(data, verify=False), read_study_record(out)
     if not stored:
         check_empty(out)
     setup = StudySetup(
         out=out, study=study, data=data, budget=budget, flops=math.nan, tasks=tasks,
         suite=tuple(suite or stored.get("suite", ()) or study.tasks) if tasks else (), task_seeds=task_seeds,
-        finetune_settings=normalize_settings(tune, stored.get("tune", ())),
+        finetune_settings=normalize_settings(tune, stored.get("tune", ())), device=device,
     )  # fmt: skip
     configs = resolve_arms(setup, token_data)
     if stored:

@@ -190,7 +190,7 @@ def _score_blimp(setup: StudySetup, model: Path, names: Sequence[str]) -> float 
     """
     if setup.tasks is None or not (setup.tasks / "blimp").is_dir() or not model.is_dir():
         return None
-    scorer = load_likelihood_scorer(model)
+    scorer = load_likelihood_scorer(model, device=setup.device)
     score = next((name for name in names if name in scorer.names), None)
     if score is None:
         return None

@@ -30,7 +30,8 @@ def score_task(setup: StudySetup, task: str, *, model: Path, folder: Path) -> di
     """
     if task in FROZEN_PROBES:
         assert setup.tasks is not None
-        return {"metric": "accuracy", "values": [FROZEN_PROBES[task].score(model, setup.tasks)], "failed": 0}
+        accuracy = FROZEN_PROBES[task].score(model, setup.tasks, device=setup.device)
+        return {"metric": "accuracy", "values": [accuracy], "failed": 0}
     tuned = finetune(
         finetune_config(setup, task, model=model, out=folder / output_name(task, setup.finetune_settings))
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Range
 from electra.data.sampling import sequences_before
+from electra.modeling.device import DEVICE_NAMES, is_device_name
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +24,15 @@ class LoopConfig:
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Precision of matrix products. auto: bfloat16 if it is clearly faster, which is measured at the start.
     float16, for GPUs without bfloat16, uses loss scaling."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device to compute on. auto: the GPU if there is one."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 (a GPU by its number, from 0) or mps (Apple, never measured).
+    auto: a CUDA GPU if there is one, else the CPU."""
     report_every: PositiveInt = 50
     """Steps between two reports on the console and in metrics.jsonl."""
 
     def problems(self) -> Iterator[str]:
+        if not is_device_name(self.device):
+            yield f"device: there is no device {self.device!r}; give {DEVICE_NAMES}"
         if self.micro_batch_size and self.batch_size % self.micro_batch_size:
             yield f"micro_batch_size: {self.micro_batch_size} does not divide a batch_size of {self.batch_size}"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from electra.modeling.device import resolve_device
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Convention, Documents, flops_per_token
 from electra.modeling.kernels.cross_entropy import ROWS
@@ -134,7 +135,7 @@ def estimate_cost(
     parameters = {name: count_parameters(network.encoder, network.head) for name, network in networks.items()}
     trained = count_parameters(objective)
     at_once = config.micro_batch_size or config.batch_size
-    device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
+    device = resolve_device(config.device, option="train.device")
     precision: PrecisionName = "float32" if config.precision == "auto" else config.precision
     parts, dtype = documents or ((length, 1),), PRECISIONS[precision]
     activations = sum(

@@ -12,6 +12,8 @@ from typing import Literal
 
 import torch
 
+from electra.modeling.device import synchronize
+
 PrecisionName = Literal["float32", "bfloat16", "float16"]
 logger = logging.getLogger(__name__)
 
@@ -51,10 +53,14 @@ def choose_precision(
     wanted: PrecisionName | Literal["auto"], device: torch.device, step: Callable[[], None]
 ) -> Precision:
     """Return the wanted precision; for `"auto"`, bfloat16 if it is clearly faster than float32, else float32.
+    On Apple's GPUs it is float32.
 
     Matrix products are timed first, because a whole step in slow bfloat16 could take minutes. `step` (a forward
     and a backward pass) is timed in both precisions only if bfloat16 products are faster.
     """
+    if wanted == "auto" and device.type == "mps":
+        speed = product_flops(torch.float32, device)
+        return Precision("float32", "bfloat16 has never been measured on Apple's GPUs", speed)
     names = CANDIDATES if wanted == "auto" else (wanted,)
     flops = {name: product_flops(PRECISIONS[name], device) for name in names}
     speeds = ", ".join(f"{name} {speed / 1e9:,.0f}" for name, speed in flops.items())
@@ -87,7 +93,6 @@ def _min_seconds(work: Callable[[], object], device: torch.device, *, repeats: i
     for _ in range(repeats):
         start = time.perf_counter()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        synchronize(device)
         seconds.append(time.perf_counter() - start)
     return min(seconds[1:])

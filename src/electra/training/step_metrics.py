@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from electra.modeling.device import widest_float
 from electra.training.update import Metrics
 
 COUNT_OF = "steps with "
@@ -106,7 +107,8 @@ class MetricAccumulator:
         if not self._pending:
             return []
         names = list(self._pending[0][-1])
-        rows = [torch.stack([x.detach().double() for x in metrics.values()]) for *_, metrics in self._pending]
+        dtype = widest_float(next(iter(self._pending[0][-1].values())).device)
+        rows = [torch.stack([x.detach().to(dtype) for x in metrics.values()]) for *_, metrics in self._pending]
         values = torch.stack(rows).tolist()
         assert self._started is not None
         seconds = (time.perf_counter() - self._started) / len(values)

@@ -54,6 +54,8 @@ class AnalyzeCalibrateConfig:
     """Number of bootstrap resamples of documents, and of sentences, for the intervals."""
     seed: NonNegativeInt = 0
     """Random seed."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for calibrate.json, calibrate.png and calibrate.svg; existing ones are replaced. Default: no
     files."""
@@ -93,7 +95,7 @@ def run(config: AnalyzeCalibrateConfig) -> AnalysisReport:
     halves = None
     if config.errors is not None:
         halves = calibrate.read_error_halves(config.errors, references=config.references, seed=config.seed)
-    scorer, name = Scorer(config.model), display_name(config.model)
+    scorer, name = Scorer(config.model, device=config.device), display_name(config.model)
     if config.store or config.store_errors:
         calibrate.check_accepts_correction(config.model)
     data = calibrate.open_prepared_data(config.data, scorer, config.model)

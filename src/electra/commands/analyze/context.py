@@ -41,6 +41,8 @@ class AnalyzeContextConfig:
     each token."""
     speed_tokens: PositiveInt = 64
     """Number of tokens whose sliding windows are timed."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for context.json, context.png and context.svg; existing ones are replaced. Default: no files."""
 
@@ -76,7 +78,7 @@ def run(config: AnalyzeContextConfig) -> AnalysisReport:
     models = []
     for model, name in zip(config.models, display_names(config.models), strict=True):
         pretrained = load_pretrained(model)  # all models, so that a mistake is found before the first is measured
-        models.append((name, CausalLanguageModel.from_pretrained(pretrained, model)))
+        models.append((name, CausalLanguageModel.from_pretrained(pretrained, model, device=config.device)))
         check_vocabulary(pretrained.tokenizer, model, data)
     results = {
         "data": data.fingerprint, "documents": len(documents),

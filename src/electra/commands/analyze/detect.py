@@ -37,6 +37,8 @@ class AnalyzeDetectConfig:
     """Number of bootstrap resamples of the scored sentences, for the intervals."""
     seed: NonNegativeInt = 0
     """Random seed."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for detect.json, detect.png and detect.svg; existing ones are replaced. Default: no files."""
 
@@ -70,7 +72,8 @@ def run(config: AnalyzeDetectConfig) -> AnalysisReport:
         config.data, config.tune, tune_share=config.tune_share, references=config.references, seed=config.seed
     )
     detectors = [
-        Detector.load(model, name) for model, name in zip(config.models, display_names(config.models), strict=True)
+        Detector.load(model, name, device=config.device)
+        for model, name in zip(config.models, display_names(config.models), strict=True)
     ]
     scores = []
     for number, detector in enumerate(detectors):

@@ -42,6 +42,8 @@ class AnalyzeCompareConfig:
     """Number of bootstrap resamples of the sentences, for the intervals."""
     seed: NonNegativeInt = 0
     """Random seed of the samples, the held-out sentences, the control tasks and the resamples."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for compare.json, compare.png and compare.svg; existing ones are replaced. Default: no files."""
 
@@ -72,5 +74,5 @@ def run(config: AnalyzeCompareConfig) -> AnalysisReport:
     options = CompareOptions(
         config.words, config.neighbours, config.queries, config.sentences, config.resamples, config.seed
     )
-    results = compare(config.models, config.text, chunks=config.chunks, options=options)
+    results = compare(config.models, config.text, chunks=config.chunks, options=options, device=config.device)
     return save_report("compare", results, config.out)

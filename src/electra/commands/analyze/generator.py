@@ -43,6 +43,8 @@ class AnalyzeGeneratorConfig:
     """Number of bootstrap resamples of the texts, for the intervals."""
     seed: NonNegativeInt = 0
     """Random seed."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for generator.json, generator.png and generator.svg; existing ones are replaced. Default: no
     files."""
@@ -88,8 +90,9 @@ def run(config: AnalyzeGeneratorConfig) -> AnalysisReport:
     for number, source in enumerate(sources):
         logger.info("Reading with generators", extra={"progress": (number, len(sources))})
         measured = benchmark.measure(
-            source.load(), temperatures=config.temperature, resamples=config.resamples, examples=config.examples
-        )
+            source.load(), temperatures=config.temperature, resamples=config.resamples, examples=config.examples,
+            device=config.device,
+        )  # fmt: skip
         models.append({"model": source.name, "step": source.step, **measured})
     ids = benchmark.masked[config.share[0]].ids
     results = {

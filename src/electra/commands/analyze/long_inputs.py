@@ -50,6 +50,8 @@ class AnalyzeLongInputsConfig:
     """Number of bootstrap resamples of documents."""
     seed: NonNegativeInt = 0
     """Seed of masks, samples and rare words."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for long-inputs.json, .png and .svg; existing ones are replaced. Default: no files."""
 
@@ -126,13 +128,13 @@ def _build_reader(
     window = config.window or max(SHORTEST_WINDOW, min(model.trained_length or length, length // 4))
     check_vocabulary(model.tokenizer, source, data)
     if head_kind(model) == "generator":
-        return MaskedReader(model, load_model(model, max_length=window)), window
+        return MaskedReader(model, load_model(model, max_length=window), device=config.device), window
     if head_kind(model) != "discriminator":
         raise CheckpointError(
             f"{source} is {describe_head(model)}; this needs a discriminator or a masked language model"
         )
-    generator = load_generator(source, config.generator, Scorer(model))
-    return DiscriminatorReader(model, generator, window=window), window
+    generator = load_generator(source, config.generator, Scorer(model, device=config.device))
+    return DiscriminatorReader(model, generator, window=window, device=config.device), window
 
 
 def _long_rows(data: Any, *, length: int, documents: int) -> list[list[int]]:

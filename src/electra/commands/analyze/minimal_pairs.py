@@ -35,6 +35,8 @@ class AnalyzeMinimalPairsConfig:
     """Number of bootstrap resamples of the pairs, for the intervals."""
     seed: NonNegativeInt = 0
     """Random seed of the resamples."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for minimal-pairs.json, .png and .svg; existing ones are replaced. Default: no files."""
 
@@ -60,7 +62,7 @@ def run(config: AnalyzeMinimalPairsConfig) -> AnalysisReport:
     make_output_folder(config.out)
     pairs = read_pairs(config.data, pairs=config.pairs, columns=(config.good_column, config.bad_column))
     # All models are loaded before the first one is used, so that a mistake is found early.
-    models = [load_likelihood_scorer(model) for model in config.models]
+    models = [load_likelihood_scorer(model, device=config.device) for model in config.models]
     scores, in_windows = [], {}
     for name, model in zip(display_names(config.models), models, strict=True):
         model_scores, in_windows[name] = _score_pairs(name, model, pairs)

@@ -52,6 +52,8 @@ class AnalyzePartsOfSpeechConfig:
     """Number of bootstrap resamples of the sentences, for the intervals."""
     seed: NonNegativeInt = 0
     """Random seed of the first corrupted copy, and of the resamples."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for parts-of-speech.json, .png and .svg; existing ones are replaced. Default: no files."""
 
@@ -84,7 +86,7 @@ def run(config: AnalyzePartsOfSpeechConfig) -> AnalysisReport:
     if config.sentences:
         indices = np.linspace(0, len(sentences) - 1, min(config.sentences, len(sentences))).round().astype(int)
         sentences = [sentences[i] for i in indices.tolist()]
-    scorer, name = Scorer(config.model), display_name(config.model)
+    scorer, name = Scorer(config.model, device=config.device), display_name(config.model)
     generator = load_generator(config.model, config.generator, scorer)
     tokens = tokenize_tagged(sentences, scorer.tokenizer)
     groupings = parts_of_speech.group_tokens(tokens, _count_tokens(config, scorer, tokens))

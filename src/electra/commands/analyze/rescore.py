@@ -39,6 +39,8 @@ class AnalyzeRescoreConfig:
     """Number of bootstrap resamples of the utterances, for the intervals."""
     seed: NonNegativeInt = 0
     """Random seed of the folds and of the resamples."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     out: Path | None = None
     """Folder for rescore.json, rescore.png and rescore.svg; existing ones are replaced. Default: no files."""
 
@@ -67,7 +69,7 @@ def run(config: AnalyzeRescoreConfig) -> AnalysisReport:
     lists = read_n_best_lists(config.data, references=config.references, scale=config.scale)
     table = HypothesisTable.from_utterances(lists.utterances, folds=config.folds, seed=config.seed)
     # All models are loaded before the first one is used, so that a mistake is found early.
-    models = [load_likelihood_scorer(model) for model in config.models]
+    models = [load_likelihood_scorer(model, device=config.device) for model in config.models]
     texts = [text for utterance in lists.utterances for text in utterance.texts]
     scores, in_windows = [], {}
     for name, model in zip(display_names(config.models), models, strict=True):

@@ -34,6 +34,8 @@ class TagsConfig:
     """Folder that electra finetune --task upos (or any other tagging task) made; it tags sentences of the data."""
     sentences: PositiveInt = 5000
     """Number of sentences of the data that the tagger reads."""
+    device: str = "auto"
+    """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
 
     def problems(self) -> Iterator[str]:
         if bool(self.conllu) == (self.tagger is not None):
@@ -76,7 +78,9 @@ def run(config: TagsConfig) -> TagsResult:
     from electra.preparation.token_tags import tag_vocabulary
 
     data = TokenData.open(config.data, verify=False)
-    table = tag_vocabulary(data, treebanks=config.conllu, tagger=config.tagger, sentences=config.sentences)
+    table = tag_vocabulary(
+        data, treebanks=config.conllu, tagger=config.tagger, sentences=config.sentences, device=config.device
+    )
     counts_V = data.unigram_counts.astype(np.float64).copy()
     counts_V[list(data.special.ids)] = 0
     return TagsResult(table.write(config.data), table, counts_V)

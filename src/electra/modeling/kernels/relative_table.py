@@ -8,6 +8,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from electra.modeling.device import widest_float
+
 
 class RelativeTable(nn.Module):
     """One vector for each distance, or for each bucket of distances, in both directions.
@@ -58,7 +60,8 @@ def log_bucket(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
     scale, so that `max_distance` - 1 is in the last one.
     """
     middle = buckets // 2
-    size = distances.abs().clamp(min=middle).double()
-    longest = torch.tensor((max_distance - 1) / middle, dtype=torch.float64, device=distances.device)
+    dtype = widest_float(distances.device)
+    size = distances.abs().clamp(min=middle).to(dtype)
+    longest = torch.tensor((max_distance - 1) / middle, dtype=dtype, device=distances.device)
     logarithmic = ((size / middle).log() / longest.log() * (middle - 1)).ceil().long() + middle
     return torch.where(distances.abs() <= middle, distances, logarithmic * distances.sign())

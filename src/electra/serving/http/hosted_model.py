@@ -33,7 +33,7 @@ class HostedModel:
     Args:
         model: a run, an export folder, the output of a fine-tuning, an ONNX folder, or a Hugging Face folder or
             id.
-        device: such as "cpu" or "cuda". None: a GPU if there is one.
+        device: auto, cpu, cuda, cuda:1 or mps. None: auto, a CUDA GPU if there is one, else the CPU.
         generator: a masked language model with the same vocabulary. None: the generator that the run exported
             next to its discriminator, if there is one.
         other: the other model of the server. The names of the two are different.

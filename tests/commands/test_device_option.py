@@ -1,0 +1,88 @@
+"""`--device` of every verb that computes with a network."""
+
+import dataclasses
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from small_finetuning import write_table
+from small_run import SMALL, command
+
+from electra.cli import VERBS, main
+from electra.export.included_models import find_included
+from electra.help import config_type
+from electra.preparation.config import PrepareConfig
+from electra.preparation.run import prepare
+
+WITHOUT_NETWORK = {
+    "prepare", "data inspect", "data stats", "data verify", "data fetch", "data merge", "status", "compare",
+    "report", "export", "flops",
+}  # fmt: skip
+"""Verbs that compute with no network, or always on the CPU."""
+WORDS = "The\tDET\ncat\tNOUN\nsat\tVERB\n\n" * 30
+
+
+@pytest.fixture(scope="module")
+def files(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inputs of all verbs, with the vocabulary of wiki-tiny."""
+    folder = tmp_path_factory.mktemp("files")
+    prepare(PrepareConfig((str(corpus_file),), folder / "DATA", tokenizer="wiki-tiny", workers=1))
+    write_table(folder / "TABLE")
+    (folder / "wiki-tiny").symlink_to(find_included("wiki-tiny") or "")
+    (folder / "pairs.jsonl").write_text(json.dumps({"good": "The cat sat.", "bad": "The cat sit."}) + "\n")
+    (folder / "words.txt").write_text("The c\ncat c\nsit i\n\n" * 30)
+    rows = ("\n".join(f"{i}\t{w}\t_\tNOUN\t_\t_\t0\troot\t_\t_" for i, w in enumerate(["a", "b", "c"], 1)),)
+    (folder / "bank.conllu").write_text("\n\n".join(rows * 30) + "\n\n")
+    hypotheses = [{"text": "the cat sat", "score": -1.0}, {"text": "the cat sad", "score": -2.0}]
+    lists = json.dumps({"reference": "the cat sat", "hypotheses": hypotheses}) + "\n"
+    (folder / "nbest.jsonl").write_text("".join(lists.replace("the cat", name) for name in "abcdef"))
+    return folder
+
+
+COMMANDS = {
+    "score": "wiki-tiny text",
+    "score --surprisal": "wiki-tiny text",
+    "prompt": "wiki-tiny text --words bad=terrible good=great",
+    "similarity": "wiki-tiny one two",
+    "serve": "wiki-tiny --port 0",
+    "pretrain": "electra-tiny --data DATA --out RUN --train.steps 2",
+    "finetune": "wiki-tiny --kind classification --data TABLE --out RUN",
+    "study": "masking --data DATA --out RUN",
+    "analyze minimal-pairs": "wiki-tiny --data pairs.jsonl",
+    "analyze rescore": "wiki-tiny --data nbest.jsonl",
+    "analyze detect": "wiki-tiny --data words.txt",
+    "analyze parts-of-speech": "wiki-tiny --data bank.conllu",
+    "analyze compare": "wiki-tiny wiki-tiny --text bank.conllu",
+    "analyze calibrate": "wiki-tiny --data DATA",
+    "analyze generator": "wiki-tiny/encoder --data DATA",
+    "analyze long-inputs": "wiki-tiny --data DATA --length 64",
+}
+
+
+def test_every_verb_that_computes_has_the_option() -> None:
+    for verb, (target, _) in VERBS.items():
+        module, _, name = target.partition(":")
+        config = config_type(getattr(importlib.import_module(module), name))
+        has_option = "device" in {field.name for field in dataclasses.fields(config)}
+        assert has_option == (verb not in WITHOUT_NETWORK), verb
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_a_device_that_is_missing_is_refused(
+    verb: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.chdir(files)
+    settings = [part for setting in SMALL for part in f"--{setting}".split("=")] if verb == "pretrain" else []
+    assert main([*verb.split(), *COMMANDS[verb].split(), *settings, "--device", "mps"]) == 2
+    assert "device: is mps, but torch finds no Apple GPU" in capsys.readouterr().err
+    assert not (files / "RUN").exists()
+
+
+def test_a_run_may_be_resumed_on_another_device(data_folder: Path, tmp_path: Path) -> None:
+    start = command(data_folder, tmp_path / "run", "--train.steps", "2")
+    assert main([*start, "--device", "auto"]) == 0
+    assert main([*start, "--device", "cpu"]) == 0
+    assert 'device = "cpu"' in (tmp_path / "run" / "config.toml").read_text()
