@@ -23,9 +23,9 @@ from electra.tasks.base import Prediction, Problem
 from electra.training.checkpoint_io import describe_difference
 from electra.training.run_folder import RunFolder, require_same_config
 
-MAY_CHANGE = ("out", "data.path", "model", "train.device", "tracking.on_event")
-"""Settings of a finished or interrupted run that may differ: a command, the device, and paths, whose fingerprints
-show that their content is the same."""
+MAY_CHANGE = ("out", "data.path", "model", "train.device", "tracking.tracker", "tracking.on_event")
+"""Settings of a finished or interrupted run that may differ: a command, the device, the tracker, and paths, whose
+fingerprints show that their content is the same."""
 SHOWN_METRICS = 6
 """Number of metrics in the table on the console. All are in results.json."""
 

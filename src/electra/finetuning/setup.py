@@ -22,6 +22,7 @@ from electra.tasks.subsampling import subsample
 from electra.tasks.task_model import TaskModel
 from electra.training.allocator import keep_freed_memory
 from electra.training.precision import Precision, choose_precision
+from electra.training.trackers import require_tracker
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +128,7 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
         ElectraError: the config, the data or the model cannot be used.
     """
     device = resolve_device(config.train.device, option="train.device")
+    require_tracker(config.tracking.tracker)
     model = find_model(config.model)  # before the data are read, which can take minutes
     task = load_task(config)
     for note in task.notes:

@@ -44,6 +44,7 @@ from electra.training.distributed import (
 )
 from electra.training.precision import PRECISIONS, Precision, choose_precision
 from electra.training.run_folder import RunFolder
+from electra.training.trackers import require_tracker
 from electra.training.update import compile_encoders
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ def open_data(config: PretrainConfig) -> tuple[TokenData, Path]:
     """Open the data of a run; return it and the output folder.
 
     Raises:
+        MissingExtraError: the library of the tracker is not installed.
         ConfigError: one of them is missing, there is no such device, or the batch size is not a multiple of the
             number of processes.
         DataError: the data is damaged or too small, or does not fit the config.
@@ -76,6 +78,7 @@ def open_data(config: PretrainConfig) -> tuple[TokenData, Path]:
             f"train.device: is {wanted}, but with several processes it can only be auto, cpu or cuda"
         )
     resolve_device(wanted, option="train.device")
+    require_tracker(config.tracking.tracker)
     _check_batch_sizes(config)
     open_verified = partial(TokenData.open, config.data, verified=RunFolder(config.out).read_verified())
     data = run_and_wait(open_verified if is_local_main_process() else None)

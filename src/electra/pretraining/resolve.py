@@ -27,7 +27,7 @@ FILLED_IN = {
 """Settings that a run fills in, with the value that leaves them open."""
 IGNORED = (
     "data", "out", "train.deadline", "train.compile", "train.timeout_minutes", "train.sharding",
-    "train.device", "tracking.on_event",
+    "train.device", "tracking.tracker", "tracking.on_event",
 )  # fmt: skip
 """Settings that may differ when a run is resumed, because they do not change its result."""
 

@@ -10,6 +10,7 @@ from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, Posi
 from electra.data.sampling import sequences_before
 from electra.modeling.device import DEVICE_NAMES, is_device_name
 
+TrackerName = Literal["none", "wandb", "mlflow", "trackio"]
 logger = logging.getLogger(__name__)
 
 
@@ -178,6 +179,9 @@ class TrackingConfig:
 
     tensorboard: bool = True
     """Write the metrics for TensorBoard too."""
+    tracker: TrackerName = "none"
+    """Send the metrics to Weights & Biases, MLflow or Trackio, too (docs/guides/long-runs.md). Each needs the
+    extra of its name."""
     on_event: str = ""
     """Shell command to start at every event of the run. Its environment has ELECTRA_EVENT (started, checkpoint,
     warning, finished, stopped, failed), ELECTRA_RUN, ELECTRA_STEP and ELECTRA_MESSAGE. Empty: no command. It is

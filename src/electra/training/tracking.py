@@ -1,4 +1,5 @@
-"""What a run writes during training: metrics.jsonl, TensorBoard, log.txt, and one console line per report."""
+"""What a run writes during training: metrics.jsonl, TensorBoard, a tracker, log.txt, and a console line per
+report."""
 
 import contextlib
 import json
@@ -12,6 +13,7 @@ from electra.durable import flush
 from electra.objectives.metric_labels import metric_label
 from electra.training.config import TrackingConfig
 from electra.training.distributed import is_main_process
+from electra.training.trackers import BackgroundTracker
 
 logger = logging.getLogger(__name__)
 
@@ -74,17 +76,24 @@ class TensorBoard:
         self._writer = SummaryWriter(str(folder), purge_step=resume_step + 1 if resume_step else None)
 
     def write(self, metrics: Metrics) -> None:
-        for key, value in metrics.items():
-            if key != "step" and isinstance(value, int | float):
-                name = key if "/" in key else f"train/{key}"
-                self._writer.add_scalar(name, value, metrics["step"])
+        for name, value in scalars(metrics).items():
+            self._writer.add_scalar(name, value, metrics["step"])
 
     def close(self) -> None:
         self._writer.close()
 
 
+def scalars(metrics: Metrics) -> dict[str, float]:
+    """The numbers of a report or an evaluation by their names in TensorBoard and trackers, without the step."""
+    return {
+        key if "/" in key else f"train/{key}": value
+        for key, value in metrics.items()
+        if key != "step" and isinstance(value, int | float)
+    }
+
+
 class Tracking:
-    """Writes metrics to metrics.jsonl and TensorBoard; only the main process writes."""
+    """Writes metrics to metrics.jsonl, TensorBoard and a tracker; only the main process writes."""
 
     def __init__(self, run: Path, config: TrackingConfig, *, resume_at: int, resume_step: int) -> None:
         self.metrics = (
@@ -92,6 +101,8 @@ class Tracking:
         )
         boards = config.tensorboard and is_main_process()
         self._board = TensorBoard(run / "tensorboard", resume_step=resume_step) if boards else None
+        tracked = config.tracker != "none" and is_main_process()
+        self._tracker = BackgroundTracker(config.tracker, run) if tracked else None
 
     def report(self, metrics: Metrics, *, line: str, done: int, total: int | None) -> None:
         """Write a training report to all places, and to the console as a line or progress bar."""
@@ -103,11 +114,15 @@ class Tracking:
         self.metrics.write(metrics)
         if self._board:
             self._board.write(metrics)
+        if self._tracker:
+            self._tracker.log(scalars(metrics), metrics["step"])
 
     def close(self) -> None:
         self.metrics.close()
         if self._board:
             self._board.close()
+        if self._tracker:
+            self._tracker.close()
 
 
 def report_line(metrics: Metrics, *, steps: int | None, utilization: float, seconds_left: float | None) -> str:
