@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 if TYPE_CHECKING:
     from electra.commands.export_onnx import OnnxResult
+    from electra.export.push import Upload
     from electra.pretraining.export import ExportResult
 
 
@@ -41,8 +43,16 @@ class ExportConfig:
     """With --quantize: data to measure the loss of quality on: a text file (.txt, .jsonl and so on) or prepared
     data; for a fine-tuned model, the file or folder of its task. Default: the data that the model was trained on,
     if they still exist."""
+    push: Annotated[str | None, tyro.conf.arg(metavar="OWNER/NAME")] = None
+    """Upload the exported network (of several, the discriminator or encoder) to this repository of the Hugging
+    Face hub, which is created as a private one if there is none. MODEL can then also be an export or a
+    fine-tuning, which is uploaded as it is. The token is that of HF_TOKEN or `hf auth login`."""
+    dry_run: bool = False
+    """With --push: list the files and their sizes. Nothing is sent or kept."""
 
     def problems(self) -> Iterator[str]:
+        if self.dry_run and self.push is None:
+            yield "--dry-run is for --push; give --push OWNER/NAME, or leave it out"
         if self.to == "hf":
             for name in ("quantize", "data"):
                 if getattr(self, name) is not None:
@@ -55,7 +65,18 @@ class ExportConfig:
             yield "--data is for measuring the effect of --quantize; give --quantize int8, or leave it out"
 
 
-def run(config: ExportConfig) -> ExportResult | OnnxResult:
+@dataclass(frozen=True)
+class PushResult:
+    """An export, if there was one, and its upload."""
+
+    exported: ExportResult | OnnxResult | None
+    upload: Upload
+
+    def __str__(self) -> str:
+        return "\n".join(str(part) for part in (self.exported, self.upload) if part is not None)
+
+
+def run(config: ExportConfig) -> ExportResult | OnnxResult | PushResult:
     """Export the networks of a run as Hugging Face folders, or any model as folders for onnxruntime.
 
     Each folder contains the tokenizer. The outputs of each exported network are compared with those of the
@@ -65,7 +86,34 @@ def run(config: ExportConfig) -> ExportResult | OnnxResult:
         electra export RUN --checkpoint step-10000 --out MODELS/early
         electra export RUN --dtype float16 --out MODELS/small
         electra export MODEL --to onnx --quantize int8
+        electra export RUN --push OWNER/NAME --dry-run
     """
+    if config.push is None:
+        return _export(config)
+    if not config.dry_run:
+        return _export_and_push(config, config.push)
+    with tempfile.TemporaryDirectory() as folder:
+        dry = _export_and_push(replace(config, out=Path(folder) / "export"), config.push)
+    return PushResult(None, dry.upload)
+
+
+def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
+    """Export a model, unless it is a folder to upload as it is, and upload it."""
+    from electra.errors import ConfigError
+    from electra.export.included_models import model_path
+    from electra.export.loading import find_model
+    from electra.export.push import push_folder
+
+    path = model_path(config.model)
+    if not path.is_dir():
+        raise ConfigError(f"--push: there is no folder {path}; give a run, an export or a fine-tuning")
+    is_run = any((path / "checkpoints").glob("step-*"))
+    exported = _export(config) if is_run or config.to == "onnx" else None
+    folder = find_model(path) if exported is None else exported.main_folder
+    return PushResult(exported, push_folder(folder, repository, dry_run=config.dry_run))
+
+
+def _export(config: ExportConfig) -> ExportResult | OnnxResult:
     if config.to == "hf":
         import torch
 

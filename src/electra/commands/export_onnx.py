@@ -53,6 +53,11 @@ class OnnxResult:
 
     exports: Sequence[OnnxExport]
 
+    @property
+    def main_folder(self) -> Path:
+        """The folder of the first network: of several, the discriminator or encoder."""
+        return self.exports[0].written.folder
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.exports))
 

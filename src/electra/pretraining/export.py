@@ -40,6 +40,11 @@ class ExportResult:
     folders: dict[NetworkName, Path]
     differences: dict[NetworkName, float | None]
 
+    @property
+    def main_folder(self) -> Path:
+        """The folder of the discriminator or, without one, of the encoder."""
+        return self.folders.get("discriminator") or self.folders["encoder"]
+
     def __str__(self) -> str:
         return "\n".join(f"{name}: {folder} ({self._parity(name)})" for name, folder in self.folders.items())
 
