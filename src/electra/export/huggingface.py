@@ -6,6 +6,7 @@ kind of encoder.
 """
 
 import logging
+import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -109,6 +110,34 @@ def save(
             )
         tensors = {name: _rounded(name, tensor, dtype) for name, tensor in tensors.items()}
     _write(folder, {FACTORS: factors, WEIGHTS: tensors}, texts)
+
+
+def save_pretrained(pretrained: Pretrained, folder: Path, *, source: Path) -> None:
+    """Write a loaded model, whose weights may have changed, as a folder of the same type with the same card.
+
+    Args:
+        source: the folder from which the model was loaded.
+
+    Raises:
+        CheckpointError, DataError: as `save`.
+    """
+    assert pretrained.head is not None
+    card = source / "README.md"
+    with tempfile.TemporaryDirectory() as temporary:
+        tokenizer_json = Path(temporary) / "tokenizer.json"
+        pretrained.tokenizer.save(str(tokenizer_json))
+        save(
+            folder,
+            encoder=pretrained.encoder,
+            head=pretrained.head,
+            tokenizer_json=tokenizer_json,
+            card=card.read_text(encoding="utf-8") if card.is_file() else "",
+            max_length=pretrained.trained_length,
+            model_type=read_json(source / "config.json").get("model_type"),
+            objective=pretrained.objective,
+            task=pretrained.task,
+            pairs=pretrained.pairs,
+        )
 
 
 def _rounded(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:

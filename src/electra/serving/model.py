@@ -1,5 +1,6 @@
 """A MODEL as one object with everything that it can do."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from electra.errors import CheckpointError
-from electra.export.loading import find_masked_lm
+from electra.export.huggingface import save_pretrained
+from electra.export.loading import find_masked_lm, find_model
 from electra.export.onnx.model import OnnxModel
+from electra.export.push import Upload, push_folder
 from electra.modeling.encoders.base import EncoderModule
 from electra.serving.backends import describe_head, load_model, name_in_messages
 from electra.serving.predictor import Predictor
@@ -103,6 +106,37 @@ class Model:
             CheckpointError: the model was not fine-tuned.
         """
         return self._predictor(texts)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model with its present weights as a folder that electra and transformers load, and return it.
+
+        It has the weights, config.json, the tokenizer and the model card.
+
+        Raises:
+            CheckpointError: it is an ONNX folder, it has no head that electra can write, or the folder cannot be
+                written.
+        """
+        if isinstance(self.pretrained, OnnxModel) or self.pretrained.head is None:
+            raise CheckpointError(
+                f"{name_in_messages(self._source)} cannot be saved: only networks of PyTorch with a head that "
+                "electra knows are written; copy the folder of the model"
+            )
+        save_pretrained(self.pretrained, folder := Path(folder), source=find_model(self._source))
+        return folder
+
+    def push(self, repository: str, *, dry_run: bool = False) -> Upload:
+        """Save the model, and upload it to the Hugging Face hub (`electra.export.push.push_folder`).
+
+        Args:
+            repository: OWNER/NAME; it is created as a private one if there is none.
+            dry_run: only list the files; nobody is contacted.
+
+        Raises:
+            CheckpointError: as `save`.
+            ConfigError: the hub refuses the upload or cannot be reached.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            return push_folder(self.save(Path(folder) / "model"), repository, dry_run=dry_run)
 
     @cached_property
     def _encoder(self) -> TextEncoder:

@@ -1,0 +1,62 @@
+"""Saving a loaded model, and its upload."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import HfApi
+from small_model import TEXTS, write_model
+from transformers import AutoModel, AutoTokenizer
+
+import electra
+from electra.errors import CheckpointError
+from electra.export.onnx.write import save_onnx
+from electra.modeling.encoders.bert import BertConfig
+from electra.modeling.encoders.modernbert import ModernBertConfig
+from electra.modeling.heads import MaskedLanguageModelHead
+
+
+@pytest.mark.parametrize("head", ["discriminator", "masked language model"])
+def test_a_saved_model_has_the_present_weights_and_the_same_files(head: str, tmp_path: Path) -> None:
+    heads = {"masked language model": {"head": MaskedLanguageModelHead}}
+    source = write_model(tmp_path / "source", **heads.get(head, {}))
+    (source / "README.md").write_text("# My model")
+    model = electra.load(source)
+    with torch.no_grad():
+        model.encoder.embeddings.token.weight.mul_(1.5)
+    saved = model.save(tmp_path / "saved")
+    again = electra.load(saved)
+    assert np.array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert not np.allclose(electra.load(source).encode(TEXTS), model.encode(TEXTS))
+    assert (saved / "config.json").read_text() == (source / "config.json").read_text()
+    assert (saved / "README.md").read_text() == "# My model"
+    assert {path.name for path in saved.iterdir()} == {path.name for path in source.iterdir()}
+
+
+@pytest.mark.parametrize("encoder", [BertConfig, ModernBertConfig])
+def test_transformers_loads_a_saved_model(encoder: type, tmp_path: Path) -> None:
+    source = write_model(tmp_path / "source", encoder=encoder)
+    model = electra.load(source)
+    folder = model.save(tmp_path / "saved")
+    theirs, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        states_1LD = theirs(**tokenizer(TEXTS[0], return_tensors="pt")).last_hidden_state
+    np.testing.assert_allclose(states_1LD[0, 1:-1], model.states(TEXTS[:1])[0], atol=1e-5)
+
+
+def test_a_push_is_the_saved_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_model(tmp_path / "source")
+    sizes = {path.name: path.stat().st_size for path in source.iterdir()}
+    monkeypatch.setattr(HfApi, "create_commit", lambda *_, **__: pytest.fail("something was sent"))
+    upload = electra.load(source).push("me/small", dry_run=True)
+    assert upload.url is None and upload.sizes == sizes
+
+
+def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
+    source = write_model(tmp_path / "source")
+    model = electra.load(source)
+    save_onnx(model.pretrained, tmp_path / "onnx")
+    with pytest.raises(CheckpointError, match="onnx cannot be saved"):
+        electra.load(tmp_path / "onnx").save(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
