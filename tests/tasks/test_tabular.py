@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from electra.errors import DataError
+from electra.errors import ConfigError, DataError
+from electra.finetuning.config import load_task_config
+from electra.finetuning.load_task import load_task
 from electra.registry import tasks
 from electra.tasks.base import Task
 from electra.tasks.classification import Classification
@@ -293,3 +295,21 @@ def test_missing_and_ambiguous_files_are_refused(tmp_path: Path) -> None:
         find_files(DataConfig(path=tmp_path, train="train.csv", dev="none.csv"))
     with pytest.raises(DataError, match="there is no such file or folder"):
         find_files(DataConfig(path=tmp_path / "none"))
+
+
+def test_a_table_has_the_weights_that_were_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text(GOOD)
+    actual = read("classification", {"train": tmp_path / "train.csv"}, class_weights=("balanced",))
+    assert isinstance(actual.problem, Classification)
+    assert actual.problem.weights == pytest.approx((40 / (2 * 30), 40 / (2 * 10)))
+    assert "weights of the labels: no 0.667, yes 2" in actual.notes
+    assert read("classification", {"train": tmp_path / "train.csv"}).problem.weights == ()  # type: ignore[attr-defined]
+
+
+def test_weights_are_for_tables_with_one_label(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("text,label\n" + "".join(f"text {i},{i / 7}\n" for i in range(40)))
+    settings = {"model": "M", "kind": "regression", "data.path": tmp_path, "data.class_weights": ["balanced"]}
+    with pytest.raises(
+        ConfigError, match=r"data.class_weights: is for your own tables of kind classification or pair"
+    ):
+        load_task(load_task_config(settings))

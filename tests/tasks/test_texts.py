@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,14 +11,16 @@ import numpy as np
 import pytest
 import torch
 from sklearn import metrics as sklearn
+from sklearn.utils.class_weight import compute_class_weight
 from tokenizers import Tokenizer
 
 from electra.data.tokenizer import special_tokens
+from electra.errors import ConfigError
 from electra.modeling.encoders.bert import BertConfig
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.tasks.base import InputSpec, Outputs, collate
 from electra.tasks.catalog import load_problem
-from electra.tasks.classification import Classification
+from electra.tasks.classification import Classification, class_weights
 from electra.tasks.multilabel import Multilabel
 from electra.tasks.regression import Regression
 from electra.tasks.texts import TextExample, TextProblem, truncate_pair
@@ -198,3 +201,52 @@ def test_a_pair_can_be_swapped() -> None:
 def test_outputs_are_the_heads_logits() -> None:
     actual = COLORS.logits(torch.nn.Identity(), torch.ones(2, 3), SimpleNamespace())  # type: ignore[arg-type]
     assert torch.equal(actual["logits"], torch.ones(2, 3))
+
+
+def test_class_weights_are_those_of_scikit_learn() -> None:
+    answers = ["red"] * 7 + ["green"] * 2 + ["blue"] * 3
+    counts = {label: answers.count(label) for label in COLORS.labels}
+    for settings, theirs in (
+        (["balanced"], "balanced"),
+        (["green=2.5"], {"red": 1, "green": 2.5, "blue": 1}),
+        (["blue=.5", "red=3", "green=1e1"], {"red": 3, "green": 10, "blue": 0.5}),
+    ):
+        expected = compute_class_weight(theirs, classes=np.array(COLORS.labels), y=answers)  # type: ignore[arg-type]
+        assert class_weights(settings, counts, COLORS.labels) == pytest.approx(tuple(expected))
+
+
+def test_a_label_that_contains_an_equals_sign_has_a_weight() -> None:
+    assert class_weights(["a=b=2"], {"a=b": 1, "c": 1}, ("a=b", "c")) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["balancd"], "give balanced or LABEL=WEIGHT for each label, got 'balancd'"),
+        (["balanced", "red=2"], "give balanced or LABEL=WEIGHT for each label, got 'balanced'"),
+        (["gren=2"], "there is no label 'gren' in train; did you mean 'green'"),
+        (["red=0"], "the weight of red must be a number above 0, got '0'"),
+        (["red=many"], "the weight of red must be a number above 0, got 'many'"),
+        (["red=inf"], "must be a number above 0"),
+    ],
+)
+def test_wrong_class_weights_are_named(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"data.class_weights: .*{message}"):
+        class_weights(settings, {"red": 1, "green": 1, "blue": 1}, COLORS.labels)
+
+
+def test_the_weighted_loss_is_that_of_a_plain_version() -> None:
+    random = np.random.default_rng(0)
+    logits_BK, answers_B = random.normal(size=(6, 3)), [0, 1, 2, 2, 1, 0]
+    weights = (0.5, 2.0, 4.0)
+    expected = []
+    for logits_K, answer in zip(logits_BK.tolist(), answers_B, strict=True):
+        total = sum(math.exp(logit) for logit in logits_K)
+        expected.append(-weights[answer] * math.log(math.exp(logits_K[answer]) / total))
+    batch: Any = SimpleNamespace(targets={"answer": torch.tensor(answers_B)})
+    losses_B = replace(COLORS, weights=weights).losses(torch.nn.Identity(), torch.from_numpy(logits_BK), batch)
+    np.testing.assert_allclose(losses_B, expected, rtol=1e-5)
+
+
+def test_a_model_does_not_store_the_weights() -> None:
+    assert load_problem(replace(COLORS, weights=(1.0, 2.0, 3.0)).to_dict()) == COLORS

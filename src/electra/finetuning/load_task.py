@@ -5,6 +5,7 @@ from electra.finetuning.config import FinetuneConfig
 from electra.registry import tasks
 from electra.tasks.base import Task
 from electra.tasks.catalog import NAMED_TASKS, NamedTask, find_named_task
+from electra.tasks.classification import Classification
 
 OWN_DATA_SETTINGS = ("train", "dev", "test", "text", "pair", "label")
 """Settings of the user's own data: files and columns."""
@@ -17,6 +18,15 @@ def load_task(config: FinetuneConfig) -> Task:
         ConfigError: there is no such task, or a setting of its data is missing or does not apply.
         DataError: the data are missing or cannot be used.
     """
+    task = _load_task(config)
+    if config.data.class_weights and not (isinstance(task.problem, Classification) and task.problem.weights):
+        raise ConfigError(
+            "data.class_weights: is for your own tables of kind classification or pair; leave it out"
+        )
+    return task
+
+
+def _load_task(config: FinetuneConfig) -> Task:
     if config.data.path is None and config.data.train is None:
         raise ConfigError("data.path: is missing; give the folder or file of the task's data, --data PATH")
     if config.kind != "named":

@@ -4,8 +4,9 @@ Shapes: N texts, B batch, L length, K labels, D hidden size.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.errors import DataError
+from electra.errors import ConfigError, DataError, did_you_mean
 from electra.tasks.base import Outputs, Prediction, Rows, Task, TaskBatch
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.metrics import compute_metrics
@@ -27,12 +28,20 @@ from electra.tasks.tabular import (
 )
 from electra.tasks.texts import TextExample, TextProblem, label_shares, round_scores
 
+BALANCED = "balanced"
+"""Value of `data.class_weights`: the weight of a label is inversely proportional to its number of rows."""
+
 
 @dataclass(frozen=True)
 class Classification(TextProblem):
-    """One of several labels."""
+    """One of several labels.
+
+    Attributes:
+        weights: of each label in the loss; empty: all have 1.
+    """
 
     labels: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
     kind, answer_key = "classification", "label"
     problem_type = "single_label_classification"
 
@@ -52,8 +61,14 @@ class Classification(TextProblem):
         return self.labels[answer]
 
     def losses(self, head: nn.Module, x_BLD: Tensor, batch: TaskBatch) -> Tensor:
-        """Return the cross-entropy (B)."""
-        return F.cross_entropy(head(x_BLD).float(), batch.targets["answer"], reduction="none")
+        """Return the cross-entropy (B), times the weight of the label."""
+        logits_BK = head(x_BLD).float()
+        weights_K = logits_BK.new_tensor(self.weights) if self.weights else None
+        return F.cross_entropy(logits_BK, batch.targets["answer"], weight=weights_K, reduction="none")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields without the weights, which only training needs."""
+        return {name: value for name, value in super().to_dict().items() if name != "weights"}
 
     def decode(self, examples: Sequence[TextExample], rows: Rows, outputs: Sequence[Outputs]) -> list[Prediction]:
         """Return the most probable label, and the probability of each label."""
@@ -105,8 +120,44 @@ def load_labeled_table(
     indices = {label: number for number, label in enumerate(labels)}
     metrics = ("accuracy", "macro_f1", *(("matthews",) if len(labels) == 2 else ()))
     problem = problem_class(metrics, head.text, table.has_pairs, labels)
+    if data.class_weights:
+        weights = class_weights(data.class_weights, Counter(map(_label, train)), labels)
+        problem = replace(problem, weights=weights)
+        listed = ", ".join(f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))
+        table = replace(table, notes=(*table.notes, f"weights of the labels: {listed}"))
     examples = {split: _examples(rows, indices, split) for split, rows in table.splits.items()}
     return build_table_task(name, problem, examples, table, dev_share=data.dev_share)
+
+
+def class_weights(settings: Sequence[str], counts: Mapping[str, int], labels: Sequence[str]) -> tuple[float, ...]:
+    """Return the weight of each label for `data.class_weights`, as scikit-learn's compute_class_weight.
+
+    Args:
+        counts: the number of training rows of each label.
+
+    Raises:
+        ConfigError: a setting is not `balanced` or LABEL=WEIGHT, or there is no such label.
+    """
+    if list(settings) == [BALANCED]:
+        return tuple(sum(counts.values()) / (len(labels) * counts[label]) for label in labels)
+    weights = dict.fromkeys(labels, 1.0)
+    for setting in settings:
+        label, equals, text = setting.rpartition("=")
+        if not equals:
+            raise ConfigError(
+                f"data.class_weights: give {BALANCED} or LABEL=WEIGHT for each label, got {setting!r}"
+            )
+        if label not in weights:
+            raise ConfigError(
+                f"data.class_weights: there is no label {label!r} in train{did_you_mean(label, list(labels))}"
+            )
+        try:
+            weights[label] = float(text)
+        except ValueError:
+            weights[label] = math.nan
+        if not 0 < weights[label] < math.inf:
+            raise ConfigError(f"data.class_weights: the weight of {label} must be a number above 0, got {text!r}")
+    return tuple(weights.values())
 
 
 def _examples(rows: Sequence[TableRow], indices: Mapping[str, int], split: str) -> list[TextExample]:

@@ -33,6 +33,10 @@ class DataConfig:
     """Column of the label. In tagged text, columns are numbers from 0. For CoNLL-U: upos, xpos or feats."""
     separator: str = ","
     """Separator between the labels of one text, for kind multilabel, if they are not a list."""
+    class_weights: tuple[str, ...] = ()
+    """Weights of the labels in the loss, for kinds classification and pair, as class_weight of scikit-learn.
+    balanced: each label has the same part in it, however rare it is. Or LABEL=WEIGHT for some labels; the others
+    have 1. Empty: all have 1."""
     dev_share: OpenFraction = 0.1
     """Share of the training data that is used as dev if there is no dev file. It is the same for every seed."""
     fraction: Annotated[float, Range(gt=0, le=1)] = 1.0
