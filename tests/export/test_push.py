@@ -75,7 +75,7 @@ def test_a_dry_run_lists_the_files_and_contacts_nobody(
 
 @pytest.mark.parametrize("name", ["a/b/c", "me/sp ace", "me/..", ""])
 def test_a_name_that_the_hub_does_not_allow_is_refused(hub: FakeHub, model: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=r"--push: .* is no OWNER/NAME"):
+    with pytest.raises(ConfigError, match=r"push: .* is no OWNER/NAME"):
         push_folder(model, name)
     assert not hub.calls
 

@@ -43,7 +43,7 @@ def push_folder(folder: Path, repository: str, *, dry_run: bool = False) -> Uplo
         MissingExtraError: huggingface_hub is not installed.
         ConfigError: the name is not allowed, or the hub refuses the upload or cannot be reached.
     """
-    require("--push", "hub", "huggingface_hub")
+    require("push", "hub", "huggingface_hub")
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
@@ -51,7 +51,7 @@ def push_folder(folder: Path, repository: str, *, dry_run: bool = False) -> Uplo
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise ConfigError(f"--push: {repository!r} is no OWNER/NAME of the hub: {error}") from error
+        raise ConfigError(f"push: {repository!r} is no OWNER/NAME of the hub: {error}") from error
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
     sizes = {path.name: path.stat().st_size for path in files}
     if dry_run:
@@ -67,7 +67,7 @@ def push_folder(folder: Path, repository: str, *, dry_run: bool = False) -> Uplo
     except Exception as error:  # of the hub, or of the HTTP library that its version uses
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ConfigError(
-            f"--push: {repository} could not be written: {reason}\n  to log in: hf auth login, or set HF_TOKEN to "
-            f"a token that may write; the model itself is complete, in {folder}"
+            f"push: {repository} could not be written: {reason}\n  to log in: hf auth login, or set HF_TOKEN to a "
+            "token that may write"
         ) from error
     return Upload(repository, sizes, commit.commit_url)
