@@ -10,6 +10,7 @@ from typing import Any
 from electra.errors import DataError, did_you_mean
 from electra.readers.base import known_endings
 from electra.readers.read import is_table, read_records
+from electra.tasks import json_splits
 from electra.tasks.base import Task
 from electra.tasks.config import DataConfig
 from electra.tasks.subsampling import stratified_split, stratify
@@ -68,12 +69,39 @@ def read_table(data: DataConfig, *, pairs: bool = False) -> Table:
         DataError: a file, a column or a text cannot be used; the first one is named.
     """
     notes: list[str] = []
+    if data.path is not None and data.path.is_file() and data.path.suffix == json_splits.SUFFIX:
+        return _read_json(data.path, data, pairs=pairs)
     files = find_files(data)
     splits = {split: list(_read_rows(path, data, split, notes, pairs=pairs)) for split, path in files.items()}
     for split, path in files.items():
         if not splits[split]:
             raise DataError(f"{path}: the file has no rows")
     return Table(splits, tuple(notes))
+
+
+def _read_json(path: Path, data: DataConfig, *, pairs: bool) -> Table:
+    """Return the rows of a task in one .json file.
+
+    Raises:
+        DataError: the file has another layout, a text cannot be used, or a setting does not apply.
+    """
+    given = [f"data.{name}" for name in (*SPLIT_NAMES, "text", "pair", "label") if getattr(data, name) is not None]
+    if given or pairs:
+        raise DataError(
+            f"{path}: a task in one .json file has lists of [text, label], no columns and no pairs; "
+            + (f"leave {', '.join(given)} out" if given else "give --kind classification, or another format")
+        )
+    rows = json_splits.read_json_splits(path, _split_of)
+    if not rows.get("train"):
+        raise DataError(f"{path}: there is no training text; a task in one file is {json_splits.LAYOUT}")
+    splits = {
+        split: [
+            TableRow(place, _check_text(text, place, "text"), None, label) for place, text, label in rows[split]
+        ]
+        for split in SPLIT_NAMES
+        if rows.get(split)
+    }
+    return Table(splits, ())
 
 
 def build_table_task(
@@ -119,8 +147,8 @@ def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> 
         folder, files = path, {}
         candidates = [file for file in sorted(path.iterdir()) if file.is_file() and fits(file)]
         for split, names in SPLIT_NAMES.items():
-            matching = [file for file in candidates if _words(file)[0] in names]
-            matching = matching or [file for file in candidates if _words(file)[-1] in names]
+            matching = [file for file in candidates if _words(file.name)[0] in names]
+            matching = matching or [file for file in candidates if _words(file.name)[-1] in names]
             if len(matching) > 1 and not getattr(data, split):
                 listed = ", ".join(file.name for file in matching)
                 raise DataError(
@@ -137,6 +165,11 @@ def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> 
                 raise DataError(f"data.{split}: there is no file {folder / name}")
             files[split] = folder / name
     if "train" not in files:
+        if path.is_dir() and (one := next(path.glob("*.pos"), None)) and one.with_suffix(".neg").is_file():
+            raise DataError(
+                f"{path}: there is no training file, but a file for each label ({one.name}, {one.stem}.neg), as "
+                "in SentEval; docs/guides/finetuning.md (Other layouts) makes a table of them"
+            )
         raise DataError(
             f"{path}: there is no training file; name one train.csv, or choose the files with --data.train FILE, "
             f"--data.dev FILE and --data.test FILE ({known_endings(tables=True)})"
@@ -218,5 +251,10 @@ def _check_text(value: Any, place: str, column: str) -> str:
     return value
 
 
-def _words(file: Path) -> list[str]:
-    return file.name.lower().split(".")[0].replace("_", "-").split("-")
+def _split_of(name: str) -> str | None:
+    """Return the split that a list of a .json file belongs to, by the last word of its name, as in oos_train."""
+    return next((split for split, names in SPLIT_NAMES.items() if _words(name)[-1] in names), None)
+
+
+def _words(name: str) -> list[str]:
+    return name.lower().split(".")[0].replace("_", "-").split("-")
