@@ -91,6 +91,11 @@ def surprise(config: FakeConfig) -> None:
     raise KeyError("first\nsecond")
 
 
+def without_memory(config: FakeConfig) -> None:
+    """Fail because there is no memory."""
+    raise MemoryError
+
+
 def interrupted(config: FakeConfig) -> None:
     """Be interrupted."""
     raise KeyboardInterrupt
@@ -102,7 +107,7 @@ Electra = Callable[..., int]
 @pytest.fixture
 def electra(monkeypatch: pytest.MonkeyPatch) -> Electra:
     """Runs the command in this process, with this file's functions for verbs as well."""
-    for verb in (greet, pretrain, stopped, drawn, users_mistake, surprise, interrupted):
+    for verb in (greet, pretrain, stopped, drawn, users_mistake, surprise, without_memory, interrupted):
         monkeypatch.setitem(cli.VERBS, verb.__name__.replace("_", "-"), (f"{__name__}:{verb.__name__}", "fake"))
     return lambda *arguments: cli.main(arguments)
 
@@ -249,6 +254,11 @@ def test_an_unexpected_error_is_one_line_and_exit_1(electra: Electra, capsys: py
     assert shown.startswith("electra: KeyError: ")
     assert shown.endswith("(run again with --debug to see the traceback)\n")
     assert shown.count("\n") == 1
+
+
+def test_too_little_memory_is_one_message_and_exit_2(electra: Electra, capsys: pytest.CaptureFixture[str]):
+    assert electra("without-memory", "x") == 2
+    assert capsys.readouterr().err.startswith("electra: there is not enough memory\n  use less")
 
 
 @pytest.mark.parametrize("arguments", [("--debug", "surprise", "x"), ("surprise", "x", "--debug")])

@@ -184,19 +184,19 @@ def _load_plugin(path: str | None) -> None:
 
 def _explain(error: BaseException) -> tuple[int, str]:
     """Return the exit status and the message for an exception."""
-    from electra.errors import ElectraError
+    from electra.errors import ElectraError, describe, is_out_of_memory
 
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
-    if isinstance(error, ElectraError):
-        return USER_ERROR, str(error)
+    if isinstance(error, ElectraError) or is_out_of_memory(error):
+        return USER_ERROR, describe(error)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         where = f" ({error.filename})" if error.filename else ""
         return USER_ERROR, f"the disk is full{where}\n  free some space and run the same command again"
     if isinstance(error, OSError) and error.filename:
         return USER_ERROR, f"{error.filename}: {(error.strerror or str(error)).lower()}; give another path"
-    first_line = str(error).partition("\n")[0]
-    return UNEXPECTED_ERROR, f"{type(error).__name__}: {first_line} (run again with --debug to see the traceback)"
+    first_line = describe(error).partition("\n")[0]
+    return UNEXPECTED_ERROR, f"{first_line} (run again with --debug to see the traceback)"
 
 
 def _call(verb: str, arguments: list[str]) -> object:

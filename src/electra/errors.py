@@ -5,6 +5,12 @@ import difflib
 import importlib.util
 from collections.abc import Iterator, Sequence
 
+NO_MEMORY = (
+    "failed to map segment", "annot allocate memory", "can't allocate memory", "can't start new thread",
+    "out of memory",
+)  # fmt: skip
+"""Parts of the messages of libraries and of the system when a library, a tensor or a thread finds no memory."""
+
 
 class ElectraError(ValueError):
     """Base of every error that the user can fix; the command prints it and exits with 2."""
@@ -41,6 +47,24 @@ def in_option(name: str) -> Iterator[None]:
         yield
     except ElectraError as error:
         raise type(error)(f"{name}: {error}") from error
+
+
+def describe(error: BaseException) -> str:
+    """Return what an exception says: the message of an error that the user can fix, else also its type."""
+    if isinstance(error, ElectraError):
+        return str(error)
+    if is_out_of_memory(error):
+        reason = str(error).partition("\n")[0]
+        return (
+            f"there is not enough memory{reason and f' ({reason})'}\n  use less (a smaller batch, shorter texts, "
+            "fewer --workers), or allow more (ulimit -v), and run the same command again"
+        )
+    return f"{type(error).__name__}: {error}"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether no memory was found: by Python, by a library, by the system, or on a GPU."""
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in NO_MEMORY)
 
 
 def require(purpose: str, extra: str, *modules: str) -> None:

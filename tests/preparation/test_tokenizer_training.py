@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from waiting import LIMIT
 
 from electra.data.tokenizer import describe_tokenizer
 from electra.errors import DataError
@@ -130,3 +131,19 @@ def test_training_gives_the_same_in_another_process(kind: TokenizerKind) -> None
 def test_nothing_to_train_on() -> None:
     with pytest.raises(DataError, match="no text to train"):
         train_tokenizer(["", " \n"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limit of the address space")
+def test_training_needs_no_address_space_for_threads() -> None:
+    """Threads of tokenizers that find no memory would wait for each other forever."""
+    program = """
+import resource
+from pathlib import Path
+from electra.preparation.tokenizer_training import train_tokenizer
+used = 4096 * int(Path("/proc/self/statm").read_text().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (used + (60 << 20),) * 2)
+texts = [" ".join(f"{a}{b}{c}" for b in "aeiou" for c in "bdfghjklmnprst") for a in "bdfghjklmnprst"] * 200
+print(train_tokenizer(texts, vocabulary_size=600).get_vocab_size())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 0 and int(done.stdout) > 100, done.stderr

@@ -1,6 +1,7 @@
 """Train a tokenizer on a sample of a corpus: WordPiece (default), byte-level BPE or Unigram."""
 
 import logging
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -55,6 +56,8 @@ def train_tokenizer(
     """
     if not any(text and not text.isspace() for text in texts):
         raise DataError("There is no text to train a tokenizer on; give a corpus with text, or --tokenizer PATH")
+    if _is_memory_limited():  # a thread of tokenizers that finds no memory can leave the others waiting forever
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
     composed = [unicodedata.normalize("NFC", text) for text in texts]
     counts = _count_characters(composed)
     lowercase = kind == "wordpiece" if lowercase is None else lowercase
@@ -68,6 +71,15 @@ def train_tokenizer(
     rules = _Rules(lowercase, strip_accents, keep_marks)
     trainers_by_kind = {"wordpiece": _train_wordpiece, "bpe": _train_bpe, "unigram": _train_unigram}
     return standardize(trainers_by_kind[kind](texts, counts, vocabulary_size, rules))
+
+
+def _is_memory_limited() -> bool:
+    """Whether the address space of this process has a limit (`ulimit -v`)."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 @dataclass(frozen=True)

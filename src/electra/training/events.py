@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from electra.errors import ElectraError
+from electra.errors import describe
 from electra.json_files import write_json
 from electra.training.distributed import is_main_process
 from electra.training.run_folder import RunFolder
@@ -84,12 +84,11 @@ def open_event_hook(run: RunFolder, command: str) -> Iterator[EventHook]:
     try:
         yield on_event
     except BaseException as error:
-        message = str(error) if isinstance(error, ElectraError) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError):  # the error may come from the disk
             if isinstance(error, KeyboardInterrupt):  # before or after training, which handles Ctrl-C itself
                 on_event("stopped", "interrupted")
             else:
-                on_event("failed", message)
+                on_event("failed", describe(error))
         raise
     finally:
         on_event.close()
