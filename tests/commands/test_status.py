@@ -14,9 +14,9 @@ from small_run import config
 from electra.cli import main
 from electra.commands.status import StatusConfig, run
 from electra.errors import CheckpointError
+from electra.folder_lock import acquire
 from electra.pretraining.run import pretrain
 from electra.pretraining.run_status import read_run_status
-from electra.training.run_lock import acquire
 
 CONFIG = 'extends = "electra-tiny"\n[train]\nsteps = 200\n'
 

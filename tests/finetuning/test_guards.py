@@ -23,6 +23,7 @@ from electra.errors import CheckpointError, ConfigError, DivergedError
 from electra.finetuning.config import FinetuneConfig, load_task_config
 from electra.finetuning.results import FinetuneResult
 from electra.finetuning.run import finetune
+from electra.folder_lock import acquire
 
 SETTINGS: dict[str, Any] = {
     "kind": "classification", "train.precision": "float32", "train.batch_size": 16, "train.epochs": 1,
@@ -62,6 +63,13 @@ def test_the_folder_of_another_kind_of_run_is_not_changed(small_model: str, data
     with pytest.raises(CheckpointError, match="another kind of run"):
         tune(small_model, data, run)
     assert (run / "config.toml").read_text() == "[masking]\nshare = 0.15\n"
+
+
+def test_only_one_process_works_on_a_fine_tuning(small_model: str, data: Path, tmp_path: Path) -> None:
+    with acquire(tmp_path / "out"), pytest.raises(CheckpointError, match=r"process \d+ .* is fine-tuning; wait"):
+        tune(small_model, data, tmp_path / "out")
+    tune(small_model, data, tmp_path / "out")
+    assert not (tmp_path / "out/taken.json").exists()
 
 
 def test_a_run_with_other_settings_is_not_changed(small_model: str, data: Path, tmp_path: Path) -> None:

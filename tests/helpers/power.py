@@ -99,6 +99,8 @@ def survived(
             with contextlib.suppress(PowerLoss):
                 act(folder)
         disk.fail()
+        for lock in folder.rglob("taken.json"):  # its process is this one, which would be gone
+            lock.unlink()
         check(folder)
         shutil.rmtree(folder)
         if disk.calls < number:

@@ -12,7 +12,8 @@ from small_run import config
 from electra.cli import main
 from electra.data.examples import ExampleSet
 from electra.data.shards import TokenData, file_sha256
-from electra.errors import ConfigError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.folder_lock import acquire
 from electra.preparation.config import PrepareConfig
 from electra.preparation.merge import merge_data
 from electra.preparation.run import prepare
@@ -79,6 +80,13 @@ def test_parts_that_do_not_fit_together_are_refused(parts: list[Path], corpus_fi
         merge_data((parts[0],), tmp_path / "data")
     with pytest.raises(ConfigError, match="is not empty"):
         merge_data(tuple(parts), other)
+
+
+def test_only_one_process_merges_into_a_folder(parts: list[Path], tmp_path: Path) -> None:
+    with acquire(tmp_path / "data"), pytest.raises(CheckpointError, match=r"process \d+ .* is merging data; wait"):
+        merge_data(parts, tmp_path / "data")
+    merge_data(parts, tmp_path / "data")
+    assert not (tmp_path / "data/taken.json").exists()
 
 
 def test_a_finished_merge_is_reused(parts: list[Path], tmp_path: Path) -> None:

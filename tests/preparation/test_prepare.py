@@ -17,7 +17,8 @@ from small_corpus import WORDS, article, config, files, write_corpus
 
 from electra.data.shards import TokenData
 from electra.data.tokenizer import load_tokenizer
-from electra.errors import ConfigError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
+from electra.folder_lock import acquire
 from electra.preparation import run as run_
 from electra.preparation.run import prepare
 from electra.preparation.tokenizer_training import train_tokenizer
@@ -222,6 +223,21 @@ def test_rejects_are_listed_with_their_place(tmp_path: Path) -> None:
     assert rejects[0]["reason"].startswith("broken JSON") and rejects[1]["reason"].startswith("broken UTF-8")
     assert manifest["statistics"]["rejects"] == 2
     assert any("2 lines (3.8%) were rejected" in warning for warning in manifest["warnings"])
+
+
+def test_of_two_preparations_at_once_only_one_writes(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "a.jsonl", 50)
+    with acquire(tmp_path / "data"), pytest.raises(CheckpointError, match=r"process \d+ .* is preparing"):
+        prepare(config(corpus, tmp_path / "data"))
+    options = ["--vocabulary-size", "600", "--workers", "1", "--out", str(tmp_path / "both")]
+    command = [sys.executable, "-m", "electra", "prepare", str(corpus), *options]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [(process.communicate()[1], process.returncode) for process in both]
+    assert min(status for _, status in said) == 0
+    assert all("is preparing these data; wait for its end" in text for text, status in said if status)
+    prepare(config(corpus, tmp_path / "alone"))
+    assert files(tmp_path / "both") == files(tmp_path / "alone")
+    TokenData.open(tmp_path / "both")
 
 
 def test_one_document_is_split_with_a_warning(tmp_path: Path) -> None:

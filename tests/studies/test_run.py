@@ -19,6 +19,7 @@ from small_study import command
 from electra.commands.study import StudyCommand, run
 from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError, DataError
+from electra.folder_lock import STALE_SECONDS
 from electra.pretraining.config import PretrainConfig
 from electra.reports.study import StudyReport, archive_study
 from electra.studies import runs
@@ -27,7 +28,6 @@ from electra.studies.cost_estimate import measure_flops_per_second
 from electra.studies.plan import StudyPlan
 from electra.studies.run import StoppedStudy
 from electra.training.precision import Precision
-from electra.training.run_lock import STALE_SECONDS
 
 pytestmark = pytest.mark.usefixtures("without_transformers")
 

@@ -17,6 +17,7 @@ from electra.finetuning.results import (
 )
 from electra.finetuning.seed_run import remove_checkpoints, run_seed
 from electra.finetuning.setup import FinetuneSetup, build_setup, fingerprint
+from electra.folder_lock import hold
 from electra.json_files import read_json, write_json
 from electra.serving.predictor import Predictor
 from electra.training.run_folder import RunFolder, environment, open_run, require_same_config
@@ -42,9 +43,9 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
         config = _keep_precision(config, RunFolder(out))
     setup = build_setup(config)  # finds what is wrong with the data before a folder is made
     run = open_run(out, fresh=fresh)
-    if run.config.exists():
-        require_same_config(run, setup.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
-    with log_file(run.log):
+    with hold(run.path, work="fine-tuning"), log_file(run.log):
+        if run.config.exists():
+            require_same_config(run, setup.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
         durable.write_text(run.config, to_toml(setup.config))
         write_json(run.environment, environment())
         result = train_seeds(setup, run.path)

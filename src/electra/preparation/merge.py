@@ -33,9 +33,12 @@ from electra.data.shards import (
 )
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import ConfigError, DataError
+from electra.folder_lock import hold
 from electra.preparation.shard_writer import write_counts, write_unigram_fakes
 
-MERGE_FILES = re.compile(r"(train|heldout)-\d+\.\w+|tokenizer\.json|unigram\.npy|manifest\.sha256|\..*\.partial")
+MERGE_FILES = re.compile(
+    r"(train|heldout)-\d+\.\w+|tokenizer\.json|unigram\.npy|manifest\.sha256|taken\.\w+|\..*\.partial"
+)
 """Files that a killed merge may have left; the manifest comes last."""
 KINDS = ("documents", "sentences", "tokens")
 
@@ -80,7 +83,10 @@ def merge_data(folders: Sequence[Path], out: Path, *, weights: tuple[float, ...]
         raise ConfigError(f"--out: {out} is not empty; give a new folder")
     parts = [TokenData.open(folder) for folder in folders]
     _check_parts(parts, weights)
-    return MergeResult(out, _write_merged(out, parts, weights))
+    with hold(out, work="merging data"):
+        if (out / MANIFEST).is_file():  # another process has finished them
+            return _check_finished(folders, out, weights)
+        return MergeResult(out, _write_merged(out, parts, weights))
 
 
 def _check_arguments(folders: Sequence[Path], weights: tuple[float, ...]) -> None:
@@ -128,7 +134,6 @@ def _check_parts(parts: list[TokenData], weights: tuple[float, ...]) -> None:
 
 def _write_merged(out: Path, parts: list[TokenData], weights: tuple[float, ...]) -> dict[str, Any]:
     """Write the merged data and return their manifest."""
-    out.mkdir(parents=True, exist_ok=True)
     durable.write(out / TOKENIZER, lambda path: shutil.copyfile(parts[0].tokenizer_path, path))
     counts = _mix_counts(parts, weights)
     durable.write(out / UNIGRAM_COUNTS, lambda path: write_counts(path, counts))

@@ -28,6 +28,7 @@ from electra.data.shards import MANIFEST, SPLITS, TOKENIZER, TokenData, read_man
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer, vocabulary_size
 from electra.errors import DataError
 from electra.export.included_models import find_included
+from electra.folder_lock import hold
 from electra.preparation.config import PrepareConfig
 from electra.preparation.corpus import STANDARD_INPUT, Source, find_sources, remove_spool
 from electra.preparation.deduplication import SeenHashes
@@ -64,7 +65,21 @@ def prepare(config: PrepareConfig) -> PrepareResult:
         return _check_finished(config, settings)
 
     sources = find_sources(config.corpus, out=config.out, text_column=config.text_column)
-    config.out.mkdir(parents=True, exist_ok=True)
+    with hold(config.out, work="preparing these data"):
+        if (config.out / MANIFEST).is_file():  # another process has finished them
+            return _check_finished(config, settings)
+        return _prepare(config, settings, sources, tokenizer, started=started)
+
+
+def _prepare(
+    config: PrepareConfig,
+    settings: dict[str, Any],
+    sources: list[Source],
+    tokenizer: Tokenizer | None,
+    *,
+    started: float,
+) -> PrepareResult:
+    """Prepare data in a folder that no other process works in."""
     progress = Progress.open(config.out, {**settings, "sources": _describe_sources(sources)})
     if progress.heldout is None:
         _survey(config, sources, tokenizer, progress)

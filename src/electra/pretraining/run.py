@@ -16,7 +16,8 @@ from rich.table import Table
 
 from electra.config import to_toml
 from electra.data.shards import TokenData
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import ConfigError
+from electra.folder_lock import acquire, locked_error, wait_for_heartbeat
 from electra.json_files import read_json, write_json
 from electra.objectives.metric_labels import metric_label
 from electra.pretraining.build import RunParts, build, evaluation, open_data
@@ -38,7 +39,6 @@ from electra.training.events import EventHook, open_event_hook
 from electra.training.precision import Precision
 from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, environment, open_run
-from electra.training.run_lock import acquire, owner, wait_for_heartbeat
 from electra.training.time_budget import Deadline
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome, Trainer
@@ -129,12 +129,7 @@ def _lock(folder: Path) -> Iterator[None]:
             wait_for_heartbeat(folder)
             acquired = stack.enter_context(acquire(folder))
         if not broadcast_object(acquired):
-            other = owner(folder) or {}
-            known = other.keys() >= {"process", "host"}
-            name = f"process {other['process']} on {other['host']}" if known else "a process"
-            raise CheckpointError(
-                f"{folder}: {name} is training this run; wait for its end, or give another --out"
-            )
+            raise locked_error(folder, work="training this run")
         yield
 
 

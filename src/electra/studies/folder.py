@@ -13,6 +13,7 @@ from electra.config import flat, load_config, overrides_of
 from electra.config_fields import default_of, setting_name
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
+from electra.folder_lock import acquire
 from electra.json_files import write_json
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
@@ -21,7 +22,6 @@ from electra.reports.study_results import STUDY_FILE, Record, read_study_record
 from electra.studies.arms import ArmConfigs, StudySetup
 from electra.studies.config import relative_source
 from electra.training.precision import PrecisionName
-from electra.training.run_lock import acquire
 
 RETRY_SECONDS = 0.1
 """Pause before the next attempt to lock the study's folder."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from electra.data.shards import TokenData
 from electra.errors import ConfigError
+from electra.folder_lock import acquire, is_locked
 from electra.modeling.device import resolve_device
 from electra.reports.study import StudyReport, read_study
 from electra.reports.study_results import Record, read_study_record
@@ -19,7 +20,6 @@ from electra.studies.finetuning import check_task_data, normalize_settings
 from electra.studies.folder import check_empty, check_matches, open_study
 from electra.studies.plan import StudyPlan, plan_study
 from electra.studies.runs import StudyRun, study_runs, train_and_score
-from electra.training.run_lock import acquire, is_locked
 
 logger = logging.getLogger(__name__)
 

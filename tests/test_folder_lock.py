@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from waiting import LIMIT
 
+from electra import folder_lock
 from electra.errors import CheckpointError
-from electra.training import run_lock
-from electra.training.run_lock import HEARTBEAT_SECONDS, STALE_SECONDS, acquire, is_locked, owner
+from electra.folder_lock import HEARTBEAT_SECONDS, STALE_SECONDS, acquire, is_locked, owner
 
 ANOTHER = {"host": "another", "processes": [], "process": 1}
 
@@ -138,8 +138,8 @@ def test_a_lock_of_another_machine_needs_a_heartbeat(
             os.utime(path, (time.time() + 1,) * 2)
 
     clock = SimpleNamespace(time=time.time, monotonic=lambda: slept[-1], sleep=sleep)
-    monkeypatch.setattr(run_lock, "time", clock)
-    run_lock.wait_for_heartbeat(tmp_path)
+    monkeypatch.setattr(folder_lock, "time", clock)
+    folder_lock.wait_for_heartbeat(tmp_path)
     assert slept[-1] == pytest.approx((2 if lives else 3.5) * HEARTBEAT_SECONDS, abs=1)
     with acquire(tmp_path) as mine:
         assert mine is not lives

@@ -1,4 +1,4 @@
-"""The lock of a run's folder: a lock file with a heartbeat, so that only one process works on a run at a time."""
+"""The lock of a folder: a lock file with a heartbeat, so that only one process works in the folder at a time."""
 
 import contextlib
 import json
@@ -62,6 +62,30 @@ def acquire(folder: Path) -> Iterator[bool]:
             path.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def hold(folder: Path, *, work: str) -> Iterator[None]:
+    """Lock a folder for the block.
+
+    Args:
+        work: what a process does that holds the lock, for the message.
+
+    Raises:
+        CheckpointError: another live process holds it, or the folder cannot be written to.
+    """
+    wait_for_heartbeat(folder)
+    with acquire(folder) as acquired:
+        if not acquired:
+            raise locked_error(folder, work=work)
+        yield
+
+
+def locked_error(folder: Path, *, work: str) -> CheckpointError:
+    """An error that says which process holds the lock."""
+    other = owner(folder) or {}
+    name = f"process {other['process']} on {other['host']}" if other.keys() >= {"process", "host"} else "a process"
+    return CheckpointError(f"{folder}: {name} is {work}; wait for its end, or give another --out")
+
+
 def is_locked(folder: Path) -> bool:
     """Whether a live process holds the lock."""
     return (folder / LOCK_FILE).is_file() and _is_alive(folder / LOCK_FILE)
@@ -82,7 +106,7 @@ def wait_for_heartbeat(folder: Path) -> None:
     if not path.is_file() or not _is_alive(path) or _is_visible(_owner(path)):
         return
     who = "a process on another machine" if _owner(path) else f"a process ({LOCK_FILE} cannot be read)"
-    logger.warning("%s: %s used this run a moment ago; waiting for a heartbeat", folder, who)
+    logger.warning("%s: %s used this folder a moment ago; waiting for a heartbeat", folder, who)
     before = path.stat().st_mtime
     deadline = time.monotonic() + HEARTBEATS_TO_WAIT * HEARTBEAT_SECONDS
     while time.monotonic() < deadline:
