@@ -1,5 +1,6 @@
 """Configs: TOML with `extends`, dotted overrides, and every problem at once."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from electra.config import COMMAND_LINE, flat, load_config, merged, preset_names, to_toml
+from electra.config import COMMAND_LINE, flat, load_config, merged, overrides_of, preset_names, to_toml
 from electra.config_fields import settings
 from electra.errors import ConfigError
 from electra.pretraining.config import PretrainConfig
@@ -206,3 +207,10 @@ def test_merged_leaves_its_arguments_alone() -> None:
 
 def test_presets_are_listed() -> None:
     assert {"electra-tiny", "electra-small", "electra-base", "electra-large"} <= set(preset_names())
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    for override in (f"home={name}", *overrides_of({"home": Path(name)})):
+        with pytest.raises(ConfigError, match=r"home: .* is not UTF-8, which a config must be; rename the file"):
+            load_config(Train, write(tmp_path, "train.toml", 'name = "local"\n'), [override])

@@ -77,8 +77,7 @@ def check(command: Any) -> None:
     Raises:
         ConfigError: a number is out of its bounds, or options contradict each other.
     """
-    violations = [problem.partition(":") for problem in out_of_bounds(command)]
-    problems = [f"--{name.replace('_', '-')}: {violation.strip()}" for name, _, violation in violations]
+    problems = ["--" + problem.replace("_", "-") for problem in out_of_bounds(command)]
     if not problems and hasattr(command, "problems"):
         problems = list(command.problems())
     if problems:
@@ -98,8 +97,7 @@ def problems_of(section: Any) -> Iterator[str]:
 
 def out_of_bounds(section: Any) -> Iterator[str]:
     """Yield `"name: must be at least 1, got 0"` for each field whose value violates the `Range` of its type."""
-    values = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
-    return _out_of_bounds(type(section), values)
+    return _out_of_bounds(type(section), vars(section))
 
 
 def _out_of_bounds(cls: type[Any], values: Mapping[str, Any]) -> Iterator[str]:
@@ -203,7 +201,7 @@ def overrides_of(values: Mapping[str, Any]) -> list[str]:
     """Return overrides for `load_config` from values by dotted name."""
     # JSON and TOML write all values the same way, except paths.
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-    return [f"{name}={json.dumps(value)}" for name, value in plain.items()]
+    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in plain.items()]
 
 
 def read_toml(source: str | Path, *, above: tuple[Path, ...] = ()) -> Table:
@@ -323,6 +321,9 @@ def _override(table: Table, override: str, problems: list[str]) -> None:
     name = name.replace("-", "_")
     if not equals:
         problems.append(f"--{name}: needs a value, as in --{name} VALUE")
+        return
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        problems.append(f"{name}: {text} is not UTF-8, which a config must be; rename the file or folder")
         return
     try:
         value = tomllib.loads(f"value = {text}")["value"]

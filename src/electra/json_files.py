@@ -50,6 +50,12 @@ def write_json(path: Path, value: object, *, indent: int | None = 1, ensure_asci
     durable.write_text(path, json_text(value, indent=indent, ensure_ascii=ensure_ascii))
 
 
+def utf8(text: str) -> bytes:
+    """Encode a JSON text. Bytes of a file's name that are not UTF-8, which Python keeps as lone surrogates,
+    become escapes of JSON; they are read again as the same name."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 def json_text(value: object, *, indent: int | None = 2, ensure_ascii: bool = False) -> str:
     """Return a value as the text of a JSON file, by default in the layout of transformers' files."""
     return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii) + "\n"

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -102,6 +103,17 @@ def test_every_kind_of_file(model, tmp_path) -> None:  # type: ignore[no-untyped
     assert texts(run(ScoreConfig(model, input=str(tmp_path / "e.jsonl"), text_column="title"))) == ["the cat"]
     both = run(ScoreConfig(model, ("first",), input=str(tmp_path / "a.txt")))
     assert texts(both) == ["first", *lines]
+
+
+def test_the_name_of_a_file_need_not_be_utf8(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    file, out = (tmp_path / os.fsdecode(name) for name in (b"caf\xe9.txt", b"\xe9.txt"))
+    try:
+        file.write_text("the cat\n")
+    except OSError:
+        pytest.skip("this file system has only names in UTF-8")
+    assert main(["score", model, "--input", str(file), "--output", str(out)]) == 0
+    assert "the" in out.read_text()
+    assert main(["score", model, "--input", str(tmp_path / os.fsdecode(b"\xe9.none"))]) == 2
 
 
 def test_standard_input(model, monkeypatch) -> None:  # type: ignore[no-untyped-def]

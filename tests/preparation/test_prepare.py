@@ -2,6 +2,7 @@ import errno
 import io
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -223,6 +224,23 @@ def test_rejects_are_listed_with_their_place(tmp_path: Path) -> None:
     assert rejects[0]["reason"].startswith("broken JSON") and rejects[1]["reason"].startswith("broken UTF-8")
     assert manifest["statistics"]["rejects"] == 2
     assert any("2 lines (3.8%) were rejected" in warning for warning in manifest["warnings"])
+
+
+def test_names_need_not_be_utf8(tmp_path: Path) -> None:
+    try:
+        (folder := tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    except OSError:
+        pytest.skip("this file system has only names in UTF-8")
+    corpus = write_corpus(folder / os.fsdecode(b"\xe9.jsonl"), 50)
+    with corpus.open("ab") as file:
+        file.write(b"{broken\n")
+    first = prepare(config(corpus, tmp_path / "data"))
+    assert TokenData.open(tmp_path / "data").manifest["made"]["options"]["sources"][0]["name"] == str(corpus)
+    [line] = (tmp_path / "data/rejects.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["source"] == str(corpus)
+    assert prepare(config(corpus, tmp_path / "data")).reused
+    again = prepare(config(corpus, folder / "data", tokenizer=tmp_path / "data"))
+    assert again.manifest["fingerprint"] == first.manifest["fingerprint"]
 
 
 def test_of_two_preparations_at_once_only_one_writes(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from electra import durable
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import DataError
+from electra.json_files import utf8
 
 logger = logging.getLogger(__name__)
 
@@ -222,10 +223,9 @@ def fingerprint(tokenizer_sha256: str, splits: dict[str, Any]) -> str:
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write the checksum of a manifest, as `sha256sum -c` reads it, then the manifest, which finishes the
     folder."""
-    text = json.dumps(manifest, indent=1, ensure_ascii=False)
-    line = _checksum_line(text.encode())
-    durable.write_text(folder / CHECKSUM, line)
-    durable.write_text(folder / MANIFEST, text)
+    content = utf8(json.dumps(manifest, indent=1, ensure_ascii=False))
+    durable.write_text(folder / CHECKSUM, _checksum_line(content))
+    durable.write(folder / MANIFEST, lambda partial: partial.write_bytes(content))
 
 
 def _checksum_line(manifest: bytes) -> str:

@@ -91,7 +91,7 @@ def load_tokenizer(
             "--strip-accents"
         )
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_buffer(path.read_bytes())  # `from_file` wants a name in UTF-8
     except Exception as error:  # tokenizers raises a bare Exception for every kind of broken file
         raise DataError(f"{path}: not a tokenizers file ({error})") from error
     return standardize(tokenizer, path)

@@ -29,6 +29,7 @@ from electra.data.tokenizer import describe_tokenizer, load_tokenizer, vocabular
 from electra.errors import DataError
 from electra.export.included_models import find_included
 from electra.folder_lock import hold
+from electra.json_files import utf8
 from electra.preparation.config import PrepareConfig
 from electra.preparation.corpus import STANDARD_INPUT, Source, find_sources, remove_spool
 from electra.preparation.deduplication import SeenHashes
@@ -253,7 +254,7 @@ class _Encoding:
     def _write(self, batch: Batch, train: Encoded, heldout: Encoded) -> bool:
         """Write a batch; True when that filled a shard."""
         lines = "".join(json.dumps(asdict(reject), ensure_ascii=False) + "\n" for reject in batch.rejects)
-        self.rejects.write(raw := lines.encode())
+        self.rejects.write(raw := utf8(lines))
         if self.hashes is not None:
             self.hashes.write(np.array(batch.hashes, np.uint64).tobytes())
         filled = [self.train.add(train), self.heldout.add(heldout)]
