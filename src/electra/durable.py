@@ -8,6 +8,7 @@ import contextlib
 import glob
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,11 +33,7 @@ def write(path: Path, by: Callable[[Path], object]) -> None:
 
     An existing file is replaced by the rename. If several processes write the same file, the last one wins.
     """
-    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):  # of processes that were killed
-        with contextlib.suppress(OSError):
-            if time.time() - abandoned.stat().st_mtime > ABANDONED:
-                abandoned.unlink()
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    partial = temporary_name(path)
     try:
         by(partial)
         partial.chmod(MODE)
@@ -46,6 +43,15 @@ def write(path: Path, by: Callable[[Path], object]) -> None:
         partial.unlink(missing_ok=True)
         raise
     flush(path.parent)
+
+
+def temporary_name(path: Path) -> Path:
+    """Return a new name next to a file or folder to write, and remove what killed processes have left."""
+    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        with contextlib.suppress(OSError):
+            if time.time() - abandoned.stat().st_mtime > ABANDONED:
+                shutil.rmtree(abandoned) if abandoned.is_dir() else abandoned.unlink()
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,8 +1,12 @@
 """`electra export --to onnx` as a user has it."""
 
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -42,6 +46,47 @@ def exported(model: object, **settings: object) -> OnnxResult:
     result = run(ExportConfig(str(model), to="onnx", **settings))  # type: ignore[arg-type]
     assert isinstance(result, OnnxResult)
     return result
+
+
+KILLED = """
+import os, signal, sys
+from electra import durable
+from electra.cli import main
+
+def write_text(path, text, made=durable.write_text):
+    if path.parent.name.startswith(".generator"):  # the discriminator is written
+        os.kill(os.getpid(), signal.SIGKILL)
+    made(path, text)
+
+durable.write_text = write_text
+main(sys.argv[1:])
+"""
+
+
+def test_an_export_that_was_killed_starts_again(trained: Path, tmp_path: Path) -> None:
+    command = [str(trained), "--to", "onnx", "--out", str(tmp_path / "onnx")]
+    killed = subprocess.run([sys.executable, "-c", KILLED, "export", *command], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    [left] = tmp_path.iterdir()
+    assert left.name.startswith(".onnx.") and (left / "discriminator/onnx.json").is_file()
+    exported(trained, out=tmp_path / "onnx")
+    assert {path.name for path in (tmp_path / "onnx").iterdir()} == {"discriminator", "generator"}
+
+
+def test_of_two_exports_at_once_one_is_refused(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, save_networks = tmp_path / "onnx", export_onnx.save_networks
+
+    def meanwhile(*arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(export_onnx, "save_networks", save_networks)
+        exported(trained, out=out)
+        save_networks(*arguments, **options)
+
+    monkeypatch.setattr(export_onnx, "save_networks", meanwhile)
+    with pytest.raises(CheckpointError, match="onnx exists already; give another --out"):
+        exported(trained, out=out)
+    assert [path.name for path in tmp_path.iterdir()] == ["onnx"] and Scorer(out, device="cpu")(["the fox"])
 
 
 def test_every_network_of_a_run_goes_out(trained: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import electra
 from electra.cli import main
 from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import load_pretrained
+from electra.finetuning import run as run_
 from electra.finetuning import seed_run
 from electra.finetuning.config import load_task_config
 from electra.finetuning.results import FinetuneResult
@@ -229,6 +230,22 @@ def test_a_signal_stops_a_run_and_the_same_command_resumes_it(
     breaks(-1, crash)
     tune(model, easy, tmp_path / "out", seeds=2)
     assert contents(tmp_path / "out") == contents(finished.out)
+
+
+def test_a_run_killed_between_two_seeds_resumes(
+    finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before the checkpoints are removed, and just before the result is written."""
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(run_, "remove_checkpoints", lambda _: crash())
+        tune(model, easy, tmp_path / "out", seeds=2)
+    shutil.copytree(tmp_path / "out", tmp_path / "earlier")
+    (tmp_path / "earlier/seed-0/result.json").unlink()
+    for folder in (tmp_path / "out", tmp_path / "earlier"):
+        assert (folder / "seed-0/checkpoints").exists()
+        tune(model, easy, folder, seeds=2)
+        assert contents(folder) == contents(finished.out)
+        assert not list(folder.glob("seed-*/checkpoints")) and not list(folder.glob(".*"))
 
 
 def test_finished_seeds_are_not_run_again_and_need_the_same_config(

@@ -13,7 +13,7 @@ from electra.errors import CheckpointError, ConfigError, ElectraError, require
 from electra.export.loading import find_model, is_model_folder, load_pretrained
 from electra.export.onnx.check import TOLERANCE
 from electra.export.onnx.model import OnnxModel, load_onnx
-from electra.export.onnx.write import SavedOnnx, exported_task, save_onnx
+from electra.export.onnx.write import SavedOnnx, exported_task, save_onnx, whole_folder
 from electra.export.pretrained import Pretrained
 from electra.finetuning.results import load_dev_examples
 from electra.pretraining.export import save_networks
@@ -122,7 +122,11 @@ def export_onnx(
         networks = [network for network in NETWORKS if (saved / network / "config.json").is_file()]
         if part == "encoder":
             networks = networks[:1]
-        return OnnxResult([export(saved / network, out / network) for network in networks])
+        with whole_folder(out) as partial:
+            exports = [export(saved / network, partial / network) for network in networks]
+    return OnnxResult(
+        [replace(one, written=replace(one.written, folder=out / one.written.folder.name)) for one in exports]
+    )
 
 
 def _warn(pretrained: Pretrained) -> None:

@@ -63,6 +63,7 @@ def train_seeds(setup: FinetuneSetup, out: Path) -> FinetuneResult:
     for seed in range(config.seed, config.seed + config.seeds):
         if any(one.seed == seed for one in result.seeds):
             logger.info("seed %s is finished already", seed)
+            remove_checkpoints(out / f"seed-{seed}")  # a kill may have left them
             continue
         folder = out / f"seed-{seed}"
         ended = run_seed(setup, seed, folder)

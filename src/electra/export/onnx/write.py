@@ -1,6 +1,9 @@
 """Write ONNX folders, with weights in 32 or 8 bits. Each graph is first compared with its network."""
 
+import errno
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -55,7 +58,7 @@ def save_onnx(
     """
     require("ONNX", "onnx", "onnx", "onnxruntime")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(f"{folder} exists already; give another --out, or remove it")
+        raise _exists(folder)
     graph, kind = build(pretrained)
     model = graph.model("electra", __version__)
     metadata = OnnxMetadata(
@@ -144,18 +147,33 @@ def _metadata_fields(
 
 
 def _write(folder: Path, texts: dict[str, str], content: bytes) -> None:
-    """Write all files to a temporary folder, then rename it."""
-    partial = folder.with_name(f".{folder.name}.partial")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
+    with whole_folder(folder) as partial:
         durable.write(partial / MODEL_FILE, lambda path: path.write_bytes(content))
         for name, text in texts.items():
             durable.write_text(partial / name, text)
-        if folder.is_dir():  # it is empty
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `folder` at the end of the block; after an error or a kill there is none.
+
+    Raises:
+        CheckpointError: `folder` is not empty, or cannot be written.
+    """
+    partial = durable.temporary_name(folder)
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        if folder.is_dir():
             folder.rmdir()
         partial.replace(folder)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        if error.errno == errno.ENOTEMPTY:
+            raise _exists(folder) from error
         raise CheckpointError(f"{folder} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _exists(folder: Path) -> CheckpointError:
+    return CheckpointError(f"{folder} exists already; give another --out, or remove it")
