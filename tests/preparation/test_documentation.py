@@ -59,6 +59,18 @@ def read(collected: Documentation) -> list[dict[str, str]]:
 
 
 @pytest.mark.usefixtures("packages")
+def test_a_user_without_a_home_has_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", none)
+    for _ in range(2):
+        collected = collect_documentation(tmp_path / "out" / "documentation.jsonl")
+        assert not collected.cached and len(read(collected)) == 3
+
+
+@pytest.mark.usefixtures("packages")
 def test_one_document_per_module_in_order_without_duplicates(tmp_path: Path) -> None:
     collected = collect_documentation(tmp_path / "out" / "documentation.jsonl")
     documents = read(collected)

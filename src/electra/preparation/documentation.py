@@ -8,6 +8,7 @@ belong to Python or a distribution are read, so the corpus has no text of the us
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -100,14 +101,15 @@ def collect_documentation(out: Path, *, words: int = 4_000_000) -> Documentation
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     licenses = out.with_suffix(".licences.json")
-    cache = cache_folder() / f"documentation-{fingerprint(words)}"
-    record = _read_record(cache)
-    if record is not None:
+    folder = cache_folder()
+    cache = folder and folder / f"documentation-{fingerprint(words)}"
+    if cache and (record := _read_record(cache)):
         shutil.copyfile(cache / "documentation.jsonl", out)
         shutil.copyfile(cache / "licences.json", licenses)
         return Documentation(out, licenses, record["words"], record["documents"], cached=True)
     total, documents = _write(out, licenses, words=words)
-    _fill_cache(cache, out, licenses)
+    if cache:
+        _fill_cache(cache, out, licenses)
     return Documentation(out, licenses, total, documents, cached=False)
 
 
@@ -318,11 +320,14 @@ def _write(out: Path, licenses: Path, *, words: int) -> tuple[int, int]:
 # --- the cache -------------------------------------------------------------------------------------------
 
 
-def cache_folder() -> Path:
+def cache_folder() -> Path | None:
     """Return the folder in which the text is kept between runs: `$XDG_CACHE_HOME/electra`, else
-    `~/.cache/electra`."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "electra"
+    `~/.cache/electra`; None: the user has no home, as in some containers."""
+    if root := os.environ.get("XDG_CACHE_HOME"):
+        return Path(root) / "electra"
+    with contextlib.suppress(RuntimeError):
+        return Path.home() / ".cache" / "electra"
+    return None
 
 
 def _read_record(cache: Path) -> dict[str, int] | None:
