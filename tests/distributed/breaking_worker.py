@@ -1,7 +1,8 @@
 """Started by torchrun: the `electra` command, of which process 1 breaks at a step. MODE MARKER ARGUMENTS...
 
-die: it is killed. hang: it does nothing any more, and the other process is set not to wait for long from then on.
-Where MARKER exists nothing happens; it is made beforehand.
+die: it is killed. stop: it is stopped (SIGSTOP), and MARKER has its number. hang: it does nothing any more, and
+the other process is set not to wait for long from then on. Where MARKER exists nothing happens; it is made
+beforehand.
 """
 
 import datetime
@@ -27,11 +28,11 @@ made = trainer.Trainer._step
 
 def breaks(self: trainer.Trainer) -> None:
     if self.progress.step == STEP and rank() == 1 and not marker.exists():
-        marker.touch()
-        if mode == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # torchrun would wait half a minute
-        signal.pause()
+        marker.write_text(str(os.getpid()))
+        if mode == "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # torchrun would wait half a minute
+            signal.pause()
+        os.kill(os.getpid(), {"die": signal.SIGKILL, "stop": signal.SIGSTOP}[mode])
     if self.progress.step == STEP and mode == "hang":
         until(marker.exists)
         for group in (dist.group.WORLD, message_group()):

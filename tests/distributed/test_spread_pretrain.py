@@ -1,14 +1,18 @@
 """`torchrun -m electra pretrain`: the run of one process, by two; one of them dies, hangs, comes again."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 from launching import torchrun
 from safetensors.torch import load_file
+from waiting import until
 
 from electra.config import load_config
 from electra.pretraining.config import PretrainConfig
@@ -173,6 +177,21 @@ def test_torchrun_restarts_a_run_where_it_was(one: Path, data_folder: Path, tmp_
     done = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run), restarts=1)
     assert done.returncode == 0, done.stderr
     assert "resuming from" in done.stderr
+    assert_same_losses(run, one)
+
+
+def is_stopped(process: str) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux")
+def test_a_process_that_is_stopped_goes_on_later(one: Path, data_folder: Path, tmp_path: Path) -> None:
+    marker, run = tmp_path / "stopped", tmp_path / "run"
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(torchrun, BREAKING, "stop", marker, *arguments(data_folder, run))
+        until(lambda: marker.exists() and (process := marker.read_text()) and is_stopped(process))
+        os.kill(int(marker.read_text()), signal.SIGCONT)
+    assert started.result().returncode == 0, started.result().stderr
     assert_same_losses(run, one)
 
 
