@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from electra.errors import describe
 from electra.serving.http.limits import APIError, Limits
 from electra.serving.http.metrics import Metrics
 
@@ -212,12 +213,12 @@ class Worker:
         items = [item for job, start, end in parts for item in job.items[start:end]]
         try:
             results = iter(self.operations[parts[0][0].operation](items))
-        except Exception:
+        except Exception as error:
             if len(parts) > 1:  # compute each request alone, so that the failure of one does not affect the others
                 for part in parts:
                     self._compute([part])
                 return
-            logger.exception("the model failed on a request")
+            logger.exception("the model failed on a request: %s", describe(error))
             self._respond([parts[0][0]], failed=True)
             return
         finished = []
