@@ -9,6 +9,9 @@ from typing import Any
 from electra import durable
 from electra.errors import CheckpointError, ElectraError
 
+MAX_BYTES = 1 << 26
+"""Maximum size of a JSON file (64 MiB), because it is read as a whole."""
+
 
 def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
     """Return the object in a JSON file; an empty one if the file is optional and does not exist.
@@ -19,6 +22,8 @@ def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
     if optional and not path.is_file():
         return {}
     try:
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise ValueError(f"it has {size >> 20:,} MiB, at most {MAX_BYTES >> 20} are allowed")
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
@@ -35,14 +40,16 @@ def raise_if_damaged(where: Path) -> Iterator[None]:
         where: the file or folder that the block uses.
 
     Raises:
-        CheckpointError: in place of KeyError, TypeError, ValueError, AttributeError or IndexError.
+        CheckpointError: in place of KeyError, TypeError, ValueError, AttributeError, IndexError, and of errors of
+            arithmetic and of PyTorch about impossible sizes.
     """
     try:
         yield
     except ElectraError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise CheckpointError(f"{where}: a file is damaged ({error}); restore a copy of it") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{where}: a file is damaged ({reason}); restore a copy of it") from error
 
 
 def write_json(path: Path, value: object, *, indent: int | None = 1, ensure_ascii: bool = True) -> None:

@@ -97,6 +97,35 @@ def test_nothing_is_written_outside_the_folder(there: Path, tmp_path: Path, name
 
 
 @pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (b"{", "not a manifest"), (b"[" * 100_000, "not a manifest"), (b"[]", "manifest is incomplete"),
+        (b"\xff", "not a manifest"), (b'{"splits": 3}', "the manifest is incomplete or invalid"),
+        (b" " * (1 << 26) + b"{}", "it has more than 64 MiB; it is no file of prepared data"),
+    ],
+)  # fmt: skip
+def test_a_hostile_manifest_is_refused(there: Path, tmp_path: Path, manifest: bytes, message: str) -> None:
+    (there / "manifest.json").write_bytes(manifest)
+    with pytest.raises(DataError, match=message):
+        fetch_data(str(there), tmp_path / "here")
+    (there / "manifest.sha256").unlink()
+    with pytest.raises(DataError, match="manifest"):
+        TokenData.open(there)
+    assert not (tmp_path / "here").exists()
+
+
+def test_links_in_the_folder_are_replaced_and_not_followed(there: Path, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (precious := tmp_path / "precious").write_text("precious")
+    shutil.copy(there / "manifest.sha256", tmp_path / "here")
+    (tmp_path / "here/train-00000.tokens").symlink_to(precious)
+    (tmp_path / "here/manifest.json").symlink_to(tmp_path / "new")
+    fetch_data(str(there), tmp_path / "here")
+    assert precious.read_text() == "precious" and not (tmp_path / "new").exists()
+    assert not any(path.is_symlink() for path in (tmp_path / "here").iterdir())
+
+
+@pytest.mark.parametrize(
     ("source", "why"),
     [
         ("nowhere", "there is no such file"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from electra.data import shards
-from electra.data.shards import FORMAT, Split, TokenData, file_sha256, fingerprint, token_dtype
+from electra.data.shards import FORMAT, Split, TokenData, file_sha256, fingerprint, token_dtype, write_manifest
 from electra.data.tokenizer import describe_tokenizer
 from electra.errors import DataError
 from electra.preparation.encoding import Encoded
@@ -263,3 +263,13 @@ def test_verified_files_are_not_read_again_unless_they_change(
     changed.write_bytes(content)
     with pytest.raises(DataError, match=r"train-00000\.tokens: expected sha256"):
         TokenData.open(tmp_path / "data", verified=stamps)
+
+
+@pytest.mark.parametrize("dtype", ["O", "float64", ["i8", [3]], "|V1000000000", "int8"])
+def test_tokens_of_another_type_are_refused(data_folder: Path, tmp_path: Path, dtype: Any) -> None:
+    """numpy has types that are pointers or of any size."""
+    folder = Path(shutil.copytree(data_folder, tmp_path / "data"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_manifest(folder, {**manifest, "dtype": dtype})
+    with pytest.raises(DataError, match="the manifest is incomplete or invalid"):
+        TokenData.open(folder)

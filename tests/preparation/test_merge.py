@@ -1,5 +1,6 @@
 """Merging folders of prepared data; verifying them and counting what they hold."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from small_run import config
 
 from electra.cli import main
 from electra.data.examples import ExampleSet
-from electra.data.shards import TokenData, file_sha256
+from electra.data.shards import TokenData, file_sha256, write_manifest
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.folder_lock import acquire
 from electra.preparation.config import PrepareConfig
@@ -199,3 +200,25 @@ def test_mixtures_cannot_be_merged(parts: list[Path], tmp_path: Path) -> None:
     merge_data(tuple(parts), tmp_path / "mixture", weights=(1.0, 3.0))
     with pytest.raises(DataError, match="is a mixture already"):
         merge_data((tmp_path / "mixture", parts[0]), tmp_path / "more")
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/outside", "a/b", ".."])
+def test_names_outside_of_a_part_are_refused(parts: list[Path], tmp_path: Path, name: str) -> None:
+    part = Path(shutil.copytree(parts[0], tmp_path / "part"))
+    manifest = json.loads((part / "manifest.json").read_text())
+    manifest["splits"]["train"]["shards"][0]["name"] = name
+    write_manifest(part, manifest)
+    with pytest.raises(DataError, match="names a file that cannot be in its folder"):
+        merge_data((part, parts[1]), tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+def test_links_of_a_part_become_files(parts: list[Path], tmp_path: Path) -> None:
+    part = Path(shutil.copytree(parts[0], tmp_path / "part"))
+    for path in list(part.glob("train-*")):
+        path.rename(tmp_path / path.name)
+        path.symlink_to(tmp_path / path.name)
+    merge_data((part, parts[1]), tmp_path / "data")
+    shutil.rmtree(part)
+    assert not any(path.is_symlink() for path in (tmp_path / "data").iterdir())
+    TokenData.open(tmp_path / "data")

@@ -23,3 +23,16 @@ def test_wide_tables_scroll_by_keyboard_and_figures_zoom_without_a_script() -> N
     assert '<div class="wide" tabindex="0"><table>' in html
     assert '<input type="checkbox" aria-label="enlarge the figure"><img' in html and 'alt="what it shows"' in html
     assert "<script" not in html
+
+
+def test_names_and_texts_mark_up_nothing() -> None:
+    """A picture in an img element runs no script."""
+    markup = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>{{ 7 * 7 }}"
+    table = Table(markup)
+    table.add_row(markup)
+    figure = Figure(markup, b"<svg onload='alert(1)'/>")
+    html = render_page(markup, [Section(markup, markup, [(markup, markup)], [markup], [table], [figure])])
+    assert (
+        "<script" not in html and "<img src=x" not in html and "49" not in html and html.count("&lt;script") >= 9
+    )
+    assert "onload" not in html and 'src="data:image/svg+xml;base64,' in html

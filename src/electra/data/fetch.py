@@ -20,6 +20,7 @@ from electra.data.shards import (
     shard_checksums,
 )
 from electra.errors import ConfigError, DataError
+from electra.json_files import MAX_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,10 @@ def fetch_data(source: str, out: Path) -> TokenData:
         DataError: a file cannot be fetched, or is damaged.
     """
     content, checksum = (_read(source, name) for name in (MANIFEST, CHECKSUM))
-    manifest = json.loads(content)
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{source}/{MANIFEST}: not a manifest ({error})") from error
     checksums = _file_checksums(manifest, source)
     _check_out(out, manifest, checksum)
     out.mkdir(parents=True, exist_ok=True)
@@ -138,10 +142,12 @@ def _read(source: str, name: str) -> bytes:
 
     try:
         with fsspec.open(f"{source.rstrip('/')}/{name}", "rb") as file:
-            content: bytes = file.read()
-            return content
+            content: bytes = file.read(MAX_BYTES + 1)
     except Exception as error:  # whatever a network, a store or its library can raise
         raise DataError(f"{source}/{name}: cannot be fetched ({_explain(error)})") from error
+    if len(content) > MAX_BYTES:
+        raise DataError(f"{source}/{name}: it has more than {MAX_BYTES >> 20} MiB; it is no file of prepared data")
+    return content
 
 
 def _copy(source: str, name: str, target: Path) -> None:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from electra import durable
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import DataError
-from electra.json_files import utf8
+from electra.json_files import MAX_BYTES, utf8
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +144,8 @@ class TokenData:
             )  # fmt: skip
         stamps = _stamps(folder, manifest)
         try:
+            if manifest["dtype"] not in ("uint16", "uint32"):
+                raise TypeError(f"dtype {manifest['dtype']!r}")
             dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
             if damage := list(_find_damage(folder, manifest, dtype, verify, verified or {})):
                 raise DataError("\n".join(damage) + f"\n  {_repair_hint(folder)}")
@@ -186,6 +188,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
             else "make it with `electra prepare CORPUS --out DATA`"
         )
         raise DataError(f"{path.parent}: no prepared data here ({MANIFEST} is missing); {state}")
+    if path.stat().st_size > MAX_BYTES:
+        raise DataError(f"{path}: it has more than {MAX_BYTES >> 20} MiB; it is no manifest")
     checksum = path.with_name(CHECKSUM)  # data that early versions prepared have none
     if checksum.is_file() and checksum.read_bytes() != _checksum_line(path.read_bytes()).encode():
         raise DataError(f"{path}: it is damaged, or {checksum.name} is; {_repair_hint(path.parent)}")

@@ -6,6 +6,7 @@ kind of encoder.
 """
 
 import logging
+import sys
 import tempfile
 from collections.abc import Mapping
 from functools import partial
@@ -31,8 +32,8 @@ from electra.export.formats.base import (
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Head, Pretrained, head_kind
 from electra.export.tokenizer_files import check_vocabulary_size, read_tokenizer, tokenizer_files
-from electra.export.weights import FACTORS, WEIGHTS, check_layers, check_size, read_weights
-from electra.json_files import json_text, read_json
+from electra.export.weights import FACTORS, WEIGHTS, read_weights
+from electra.json_files import json_text, raise_if_damaged, read_json
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import SentencePairHead
 from electra.tasks.catalog import load_problem
@@ -207,15 +208,18 @@ def load(folder: Path) -> Pretrained:
         )
     path = folder / "config.json"
     fields = read_json(path)
-    check_layers(fields, path)
-    checkpoint_format = format_of_folder(fields, path)
-    config = checkpoint_format.read_config(fields, path)
+    with raise_if_damaged(path):
+        checkpoint_format = format_of_folder(fields, path)
+        config = checkpoint_format.read_config(fields, path)
+        if config.encoder.vocabulary_size < 1:
+            raise ValueError("the vocabulary size must be at least 1")
+        trained_length = int(fields.get(TRAINED_LENGTH) or sys.maxsize)
     task = fields.get(TASK)
     tensors = read_weights(folder)
-    check_size(config.encoder, tensors, path)
     renamed, dropped = _renamed(checkpoint_format, tensors, config.model_type)
     problems: list[str] = []
-    networks = checkpoint_format.load_networks(config, tensors, task=task is not None, problems=problems)
+    with raise_if_damaged(path):
+        networks = checkpoint_format.load_networks(config, tensors, task=task is not None, problems=problems)
     if problems:
         raise CheckpointError(f"{folder}: the weights do not fit config.json:\n" + _list(problems))
     if tensors:
@@ -229,7 +233,7 @@ def load(folder: Path) -> Pretrained:
         max_length,
         task,
         networks.pairs,
-        trained_length=min(max_length, fields.get(TRAINED_LENGTH) or max_length),
+        trained_length=min(max_length, trained_length),
         unused=(*sorted(tensors), *dropped),
         renamed=renamed,
     )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from electra import __version__
 from electra.export.formats.base import format_of_encoder
 from electra.export.loading import is_hub_id
+from electra.export.markdown import code_span
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
@@ -97,7 +98,7 @@ def model_card(
         data=_data(data),
         training=_training(config, objective, _main_network(about), progress, environment),
         settings=_settings(config),
-        start=start,
+        start=start and code_span(start),
         version=__version__,
         **_network_values(objective, about, encoder, generator),
         **_metric_values(objective, about, evaluation, progress, fills_masks=fills_masks, continued=bool(start)),
@@ -222,7 +223,7 @@ def _data(data: Mapping[str, Any]) -> str:
     sentences = [f"{', '.join(amounts)}." if amounts else "Not described."]
     if names:
         more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-        sentences.append(f"Sources: {', '.join(f'`{name}`' for name in names[:5])}{more}.")
+        sentences.append(f"Sources: {', '.join(map(code_span, names[:5]))}{more}.")
     if tokenizer:
         case = {True: "lowercased", False: "case kept"}.get(tokenizer.get("lowercase"), "case unknown")
         kind, entries = tokenizer.get("kind", "unknown kind"), _number(tokenizer.get("vocabulary_size"))
@@ -290,7 +291,7 @@ def _training(
     masking, optimizer = config.get("masking", {}), config.get("optimizer", {})
     start = _start(config)
     lines = [
-        f"Continued from `{start}`." if start else "",
+        f"Continued from {code_span(start)}." if start else "",
         f"{_number(progress.get('step'))} steps of {_number(train.get('batch_size'))} rows of "
         f"{_number(config.get('packing', {}).get('sequence_length'))} tokens: "
         f"{_number(progress.get('tokens'))} tokens, {progress.get('flops') or 0:.2e} floating-point operations, "

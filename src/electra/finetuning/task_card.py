@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from electra.export.markdown import code_span, escaped
 from electra.tasks.base import Problem
 
 MAX_LABELS = 20
@@ -40,16 +41,16 @@ class TaskCard:
         problem = self.problem
         start, unknown = "random weights", "The license of the data is"
         if self.base is not None:
-            start = f"`{self.base}`"
+            start = code_span(self.base)
             unknown = f"The license of the data, and what {start} was pre-trained on, are"
         pipeline_tag = [f"pipeline_tag: {problem.pipeline_tag}"] if self.loads_whole else []
-        task = self.name if self.name != problem.kind else "the task of its author"
+        task = escaped(self.name) if self.name != problem.kind else "the task of its author"
         examples = ", ".join(f"{count:,} examples of {split}" for split, count in self.examples.items())
         lines = [
             "---", "library_name: transformers", *pipeline_tag, "tags: [electra, fine-tuned]",
             "# The hub asks for these fields. Fill them in and remove the #.",
             "# license: apache-2.0", "# language: en", "---", "",
-            f"# {self.name}", "",
+            f"# {escaped(self.name)}", "",
             f"An encoder that electra fine-tuned for {task} ({problem.kind}), seed {self.seed}, starting from "
             f"{start}.", "",
             "## Use", "", *self._use(), "",
@@ -66,7 +67,7 @@ class TaskCard:
             "| metric on dev | value |", "|---|---|",
             *(f"| {metric} | {value:.4f} |" for metric, value in self.metrics.items()), "",
             "## Limitations", "",
-            *([f"- **This run failed**: {self.failed}. Do not use the model."] if self.failed else []),
+            *([f"- **This run failed**: {escaped(self.failed)}. Do not use the model."] if self.failed else []),
             "- The metrics are those of one seed; other seeds have other metrics.",
             "- It was not tested on other languages, domains and tokenizations than those of its data.",
             "- It has the gaps and biases of its data and of the encoder that it started from.", "",
@@ -99,4 +100,4 @@ class TaskCard:
         if len(names) < 2:
             return []
         more = f" and {len(names) - MAX_LABELS} more" if len(names) > MAX_LABELS else ""
-        return [f"- Labels: {', '.join(f'`{name}`' for name in names[:MAX_LABELS])}{more}."]
+        return [f"- Labels: {', '.join(map(code_span, names[:MAX_LABELS]))}{more}."]

@@ -205,9 +205,9 @@ def _merge_statistics(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Link a file, or copy it where links are impossible."""
+    """Link a file, or copy it where links are impossible. Of a symbolic link, its file is linked."""
     target.unlink(missing_ok=True)  # left by a merge that was killed
     try:
-        os.link(source, target)
+        os.link(source.resolve(), target)
     except OSError:  # another file system, or one without hard links
         durable.write(target, lambda path: shutil.copyfile(source, path))

@@ -10,6 +10,9 @@ from electra.errors import DataError
 from electra.readers.base import Record, Reject, TableReader, register_reader
 from electra.readers.lines import MAX_LINE, decode_lines, read_lines
 
+MAX_ROW = 2 * MAX_LINE
+"""Maximum number of characters in a row, whose quoted fields may have many lines."""
+
 
 @register_reader
 class CsvReader(TableReader):
@@ -45,16 +48,20 @@ def _read_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
     many fields as the header, then lines are rows, and a quotation mark that does not enclose a whole field is
     text, as in GLUE's files.
     """
-    number = 0
+    number = size = 0
     rejects: list[Reject] = []
 
     def feed() -> Iterator[str]:
-        nonlocal number
-        for number, line in decode_lines(str(path), read_lines(path)):  # noqa: B007 (read below)
+        nonlocal number, size
+        for number, line in decode_lines(str(path), read_lines(path)):
             if isinstance(line, Reject):
                 rejects.append(line)
-            else:
-                yield line + "\n"
+                continue
+            size += len(line)  # of the row so far; each of its fields may have lines
+            if size > MAX_ROW:
+                limit = f"at most {MAX_ROW >> 20} MiB are read"
+                raise DataError(f"{path}:{number}: the row does not end, {limit}; is a quotation mark missing?")
+            yield line + "\n"
 
     lines = feed()
     header = next(lines, None)
@@ -70,6 +77,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
         return
     rows = csv.reader(lines, delimiter=delimiter)
     while True:
+        size = 0
         try:
             row: list[str] | Reject | None = next(rows, None)
         except csv.Error as error:

@@ -13,6 +13,8 @@ from electra.readers.lines import open_file
 
 ROWS = 64
 """Number of rows that are in memory at once."""
+MAGIC = b"PAR1"
+"""The first bytes of a parquet file."""
 
 
 @register_reader
@@ -72,6 +74,9 @@ def _open_seekable(path: Path) -> Iterator[IO[bytes]]:
             yield file
             return
         with tempfile.TemporaryFile() as copy:
+            if (head := file.read(len(MAGIC))) != MAGIC:  # before the disk is filled with something else
+                raise DataError(f"{path}: not a parquet file, or a damaged one (it begins with {head!r})")
+            copy.write(head)
             shutil.copyfileobj(file, copy, 1 << 20)
             copy.seek(0)
             yield copy

@@ -7,7 +7,7 @@ A format is one file with a subclass of `CheckpointFormat`. It is registered und
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -96,8 +96,8 @@ class CheckpointFormat(ABC):
     Attributes:
         model_types: values of `model_type` in config.json; the first one is the default for exports.
         refused_types: types of similar networks that electra does not have, and why not. copies: for tensors that
-        a folder may store twice: the name of the copy, and the name of the first. builds_on_meta: whether encoders
-        can be built on the meta device, because folders store all of their tensors.
+        a folder may store twice: the name of the copy, and the name of the first. builds_on_meta: whether an
+        encoder that was built on the meta device can be used: folders store all that it computes with.
     """
 
     model_types: ClassVar[tuple[str, ...]]
@@ -216,16 +216,21 @@ class CheckpointFormat(ABC):
         renamed = self.rename(dict(tensors), model_type)
         tensors.clear()
         tensors |= renamed
-        networks = self._build(config, self.match_sharing(config.encoder, tensors, model_type), tensors, task=task)
+        config = replace(config, encoder=self.match_sharing(config.encoder, tensors, model_type))
+        stored = dict(tensors)
+        networks = self._build(config, stored, task=task, on_meta=True)
         _remove_copies(tensors, self.copies, problems)
         state_dicts = [
             self.read_state_dict(module, kind, tensors, config, problems) for kind, module in networks.modules()
         ]
-        for name in self.additional_tensors(networks.encoder):
-            tensors.pop(name, None)
+        with without_values():
+            for name in self.additional_tensors(networks.encoder):
+                tensors.pop(name, None)
         unknown = [name for name in tensors if name.startswith(self._encoder_prefixes(model_type))]
         problems += [f"{name}: is unknown" for name in sorted(unknown)]
         if not problems:
+            if not self.builds_on_meta:  # only now, because shapes in config.json may be absurd
+                networks = self._build(config, stored, task=task, on_meta=False)
             for (_, module), state_dict in zip(networks.modules(), state_dicts, strict=True):
                 module.load_state_dict(state_dict, assign=True, strict=False)  # shared weights appear once
                 module.eval()
@@ -235,30 +240,30 @@ class CheckpointFormat(ABC):
         return (self.prefix(model_type),)
 
     def _build(
-        self, config: FolderConfig, encoder_config: EncoderConfig, tensors: dict[str, Tensor], *, task: bool
+        self, config: FolderConfig, tensors: Mapping[str, Tensor], *, task: bool, on_meta: bool
     ) -> Networks:
-        """Return networks for these tensors, usually on the meta device."""
+        """Return networks for these tensors, maybe on the meta device."""
         kind = config.head or self._head_kind(tensors, config.model_type)
         if not task and kind not in ("discriminator", "generator", "language-model"):
             kind = None  # a head that was fine-tuned elsewhere, for an unknown task
-        with without_values() if self.builds_on_meta else nullcontext():
-            encoder = encoder_config.build(query_stream="two-streams" in encoder_config.capabilities)
+        with without_values() if on_meta else nullcontext():
+            encoder = config.encoder.build(query_stream="two-streams" in config.encoder.capabilities)
             pair_names = self.head_names(config.model_type).get("pair", {})
             has_pairs = bool(pair_names) and all(f"{name}.weight" in tensors for name in pair_names.values())
-            pairs = SentencePairHead(encoder_config) if kind == "generator" and has_pairs else None
+            pairs = SentencePairHead(config.encoder) if kind == "generator" and has_pairs else None
             if kind is None:
                 return Networks(encoder, None, pairs)
             names = self.head_names(config.model_type)[kind]
             head = build_head(
                 kind,
-                encoder_config,
+                config.encoder,
                 num_outputs=len(tensors.get(f"{names.get('prediction')}.bias", ())),
                 answerable=f"{names.get('answerable')}.bias" in tensors,
-                activation=self.head_activation(encoder_config, config.model_type),
+                activation=self.head_activation(config.encoder, config.model_type),
             )
         return Networks(encoder, head, pairs)
 
-    def _head_kind(self, tensors: dict[str, Tensor], model_type: str) -> HeadKind | None:
+    def _head_kind(self, tensors: Mapping[str, Tensor], model_type: str) -> HeadKind | None:
         """Return the kind of head that these tensors belong to; None: no known head."""
         for kind, names in self.head_names(model_type).items():
             prefixes = tuple(f"{name}." for name in names.values())

@@ -19,7 +19,7 @@ from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointForma
 from electra.export.formats.detection_labels import LABEL_FIELDS, DetectionAsTokenClassification, find_head
 from electra.export.formats.stored_fields import read_numbers, refuse
 from electra.export.pretrained import HeadKind
-from electra.modeling.encoders.base import EncoderConfig, EncoderModule
+from electra.modeling.encoders.base import MAX_LAYERS, EncoderConfig, EncoderModule
 from electra.modeling.encoders.modernbert import ModernBertConfig
 
 _CLASSES: dict[str, HeadKind] = {
@@ -204,7 +204,7 @@ def _read_layers(fields: dict[str, Any], layers: int, problems: list[str]) -> di
     """Return which blocks are local."""
     stored = fields.get("global_attn_every_n_layers", 3)
     types = fields.get("layer_types")
-    if types is None:
+    if types is None or layers > MAX_LAYERS:  # the latter is refused later
         return {"global_every": stored}
     # The number in the file comes first, because other numbers give the same types if there are few layers.
     for every in (stored, *range(1, layers + 1)):

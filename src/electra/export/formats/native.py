@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, get_args
 
+from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError
 from electra.export.formats.base import CheckpointFormat, FolderConfig
+from electra.export.formats.stored_fields import refuse
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.registry import encoders
@@ -52,6 +54,7 @@ class NativeFormat(CheckpointFormat):
             raise CheckpointError(
                 f"{source}: the registered encoder has other settings than this config: {error}"
             ) from error
+        refuse(list(problems_of(config)), source)
         return FolderConfig(MODEL_TYPE, config, fields.get("pad_token_id", 0), fields.get("head"))
 
     def prefix(self, model_type: str) -> str:

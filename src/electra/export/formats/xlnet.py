@@ -19,7 +19,7 @@ from torch import Tensor
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
-from electra.export.formats.stored_fields import refuse
+from electra.export.formats.stored_fields import read_numbers, refuse
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
@@ -112,7 +112,8 @@ class XLNetFormat(CheckpointFormat):
             for name, required in _REQUIRED.items()
             if (value := fields.get(name, required)) != required and not (name == "clamp_len" and value <= 0)
         ]
-        values = {name: fields.get(stored, _DEFAULTS[stored]) for name, stored in _FIELDS.items()}
+        names = {name: (stored, _DEFAULTS[stored]) for name, stored in _FIELDS.items()}
+        values = read_numbers(fields, names, problems)
         activation, direction = fields.get("ff_activation", "gelu"), fields.get("attn_type", "bi")
         if activation not in ACTIVATIONS:
             problems.append(f"ff_activation is {activation!r}; electra supports {', '.join(ACTIVATIONS)}")

@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.config import DropoutProbability, NonNegativeFloat, NonNegativeInt, PositiveInt, Table
+from electra.config import DropoutProbability, NonNegativeFloat, NonNegativeInt, PositiveInt, Range, Table
 from electra.modeling.encoders.tables import with_kind_of_positions, without_settings_of_others
 from electra.modeling.flops import Convention, Network, Terms, transformer_terms
 from electra.modeling.kernels.attention import kept_weights
@@ -51,6 +51,10 @@ def kinds_with(capabilities: Collection[Capability]) -> list[str]:
     return [name for name, kind in encoders if kind().capabilities >= frozenset(capabilities)]
 
 
+MAX_LAYERS = 1000
+"""Maximum number of blocks. Those of a model's folder are built before its weights are compared with them."""
+
+
 @dataclass(frozen=True)
 class HeadStyle:
     """How the heads on top of an encoder are built, as transformers' classes for the encoder have them.
@@ -80,7 +84,7 @@ class EncoderConfig(ABC):
     """Architecture of the network. bert: learned positions, post-norm. relative: relative positions, as in
     Transformer-XL and XLNet. modernbert: rotary positions, pre-norm, gated feed-forward layers, attention within a
     window in most blocks. deberta: BERT's blocks with attention by content and by distance."""
-    layers: PositiveInt = 12
+    layers: Annotated[int, Range(ge=1, le=MAX_LAYERS)] = 12
     """Number of Transformer blocks."""
     hidden_size: PositiveInt = 256
     """Width of the states between the blocks."""
