@@ -7,7 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
 from http.client import HTTPConnection
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ from electra.serving.http.limits import Limits
 
 JSON = {"Content-Type": "application/json"}
 BODIES = 1000
+CLIENTS = 200
 EXAMPLES = 10
 """Of schemathesis, for each endpoint."""
 
@@ -186,17 +188,22 @@ def test_a_full_queue_refuses_with_429_and_retry_after(hosted: HostedModel, bloc
 def test_shutdown_finishes_accepted_requests_and_refuses_new_ones(
     hosted: HostedModel, blocked: BlockedScorer
 ) -> None:
-    with serving(hosted) as (address, server), ThreadPoolExecutor(4) as pool:
-        taken = [pool.submit(post, address) for _ in range(3)]
+    with (
+        serving(hosted) as (address, server),
+        httpx.Client(timeout=LIMIT, limits=httpx.Limits(max_connections=None)) as client,
+        ThreadPoolExecutor(CLIENTS) as pool,
+    ):
+        request = partial(client.post, f"{address}/score", json={"texts": ["a dog"]})
+        taken = [pool.submit(request) for _ in range(CLIENTS)]
         assert blocked.began.wait(LIMIT)
-        until(lambda: server.server.worker.in_flight == 3)
+        until(lambda: server.server.worker.in_flight == CLIENTS)
         server.handle_exit(15, None)
         assert post(address).status_code == 503
         assert get(address, "/ready").status_code == 503
         assert "electra_ready 0.0" in get(address, "/metrics").text
         assert get(address, "/health").status_code == 200
         blocked.may_go.set()
-        assert [one.result().status_code for one in taken] == [200] * 3
+        assert [one.result().status_code for one in taken] == [200] * CLIENTS
     with pytest.raises(httpx.ConnectError):
         post(address)
 
@@ -240,6 +247,55 @@ def test_stalled_connections_are_closed(hosted: HostedModel, monkeypatch: pytest
             assert silent.recv(100) == slow.recv(100) == b""
             until(lambda: len(server.server_state.connections) == 1)
             assert asking.get("/health").status_code == 200
+
+
+UNFINISHED = [b"", b"POST /sc", b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"]
+
+
+@pytest.mark.parametrize("sent", UNFINISHED)
+def test_the_oldest_of_too_many_waiting_connections_are_closed(
+    hosted: HostedModel, blocked: BlockedScorer, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(process, "MAX_WAITING_CONNECTIONS", 20)
+    with serving(hosted) as (address, server), ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        answered = pool.submit(post, address)  # older, but its request is complete
+        assert blocked.began.wait(LIMIT)
+
+        def open_connections(count: int, *, total: int) -> socket.socket:
+            for _ in range(count):
+                last = stack.enter_context(connected(address))
+                last.sendall(sent)
+            until(lambda: len(server._states) == total)
+            return last
+
+        oldest = open_connections(1, total=2)
+        open_connections(100, total=21)
+        assert oldest.recv(100) == b""
+        assert get(address, "/health").status_code == 200
+        blocked.may_go.set()
+        assert answered.result().status_code == 200
+
+
+def test_a_chunked_body_without_end_is_refused(hosted: HostedModel) -> None:
+    head = b"POST /score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    limits = Limits(body=1000, seconds=LIMIT)
+    with serving(hosted, limits=limits) as (address, _), connected(address) as connection:
+        connection.sendall(head)
+        with pytest.raises(ConnectionError):  # the server closes it while we send
+            for _ in range(100_000):
+                connection.sendall(b"a\r\n0123456789\r\n")
+        assert post(address).status_code == 200
+    with serving(hosted, limits=Limits(seconds=0.3)) as (address, _), connected(address) as connection:
+        connection.sendall(head + b"1\r\n{\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_one_endless_word_is_refused_and_a_long_one_is_scored(client: httpx.Client) -> None:
+    refused = client.post("/score", json={"texts": ["a" * 10_000_000]})
+    assert refused.status_code == 413
+    assert client.post("/score", json={"texts": ["a" * 20_001]}).status_code == 422
+    tokens = client.post("/score", json={"texts": ["a" * 20_000]}).json()["results"][0]["tokens"]
+    assert tokens == ["a" * 20_000]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@ logger = logging.getLogger(__name__)
 TOKEN_VARIABLE = "ELECTRA_TOKEN"
 KEEP_ALIVE_SECONDS = 30
 """Seconds that a connection may be idle between two requests."""
+MAX_WAITING_CONNECTIONS = 512
+"""Connections without a complete request; beyond it the oldest are closed, so that new clients are still accepted.
+Many systems give a process 1,024 open files."""
+BACKLOG = 128
+"""Connections that the system accepts for us. asyncio takes as many at once, without a look at what is open."""
 
 
 class GracefulServer(uvicorn.Server):
@@ -39,11 +44,11 @@ class GracefulServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if self.server.worker.draining and not self.server.worker.in_flight:
             self.should_exit = True
-        self._close_stalled()
+        self._close_connections()
         return await super().on_tick(counter)
 
-    def _close_stalled(self) -> None:
-        """Close connections on which nothing happened for longer than any limit allows.
+    def _close_connections(self) -> None:
+        """Close connections on which nothing happened for longer than any limit allows, or that are too many.
 
         uvicorn itself waits forever for the first lines of a request, and for a client to read its response.
         """
@@ -58,6 +63,15 @@ class GracefulServer(uvicorn.Server):
             if now - states[connection][1] > limit:
                 connection.transport.abort()
         self._states = states
+        waiting = [connection for connection in connections if _waits_for_client(connection.cycle)]
+        waiting.sort(key=lambda connection: states[connection][1])
+        for connection in waiting[: max(0, len(waiting) - MAX_WAITING_CONNECTIONS)]:
+            connection.transport.abort()
+
+
+def _waits_for_client(cycle: Any) -> bool:
+    """Whether the last request of a connection is answered, or not complete yet; None: there was none."""
+    return cycle is None or cycle.response_complete or cycle.more_body
 
 
 def load_token(path: Path | None) -> str | None:
@@ -114,7 +128,7 @@ def start_listening(bound: socket.socket) -> None:
     """
     host, port = bound.getsockname()[:2]
     try:
-        bound.listen()
+        bound.listen(BACKLOG)
     except OSError as error:
         raise _port_error(bound, f"{host}:{port}", error) from error
 
@@ -131,7 +145,7 @@ def build_uvicorn_server(server: ModelServer) -> GracefulServer:
     # no such limit.
     config = uvicorn.Config(
         server.app, http="h11", h11_max_incomplete_event_size=2 * MAX_HEADER_BYTES, log_config=None,
-        access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        access_log=False, server_header=False, backlog=BACKLOG, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(server.limits.seconds) + 1,
     )  # fmt: skip
     return GracefulServer(config, server)
