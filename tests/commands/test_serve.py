@@ -27,7 +27,7 @@ def test_a_process_serves_until_a_signal_stops_it(run_folder: Path, tmp_path: Pa
     (tmp_path / "token").write_text("abc\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "electra", "serve", str(run_folder), "--port", "0", "--token-file",
-         str(tmp_path / "token"), "--threads", "1"],
+         str(tmp_path / "token"), "--threads", "1", "--allowed-host", "a.example", "--allowed-host", "b.example"],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -43,6 +43,9 @@ def test_a_process_serves_until_a_signal_stops_it(run_folder: Path, tmp_path: Pa
             answer = client.post("/score", json={"texts": ["a dog"]}, headers=headers)
             assert answer.json()["results"][0]["tokens"] == ["a", "dog"]
             assert client.post("/score", json={"texts": ["a dog"]}).status_code == 401
+            names = ("a.example", "b.example", "c.example")
+            statuses = [client.get("/health", headers={"Host": name}).status_code for name in names]
+            assert statuses == [200, 200, 421]
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT) == 0
     finally:
@@ -68,6 +71,10 @@ def test_mistakes_are_found_before_a_model_is_loaded(
             (
                 ["--wait", "-1", "--texts", "0"],
                 "--wait: must be at least 0 and at most 1000, got -1.0\n--texts: must be at least 1, got 0",
+            ),
+            (
+                ["--allowed-host", "a.example", "--allowed-host", "http://a.example:80"],
+                "--allowed-host: must be a host name without http:// and port, got 'http://a.example:80'",
             ),
             (["--port", port], f"127.0.0.1:{port}: address already in use; give another --port"),
             (["--host", "no.such.host.invalid"], "--host no.such.host.invalid: "),

@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import tyro
 
 from electra.config import PositiveFloat, PositiveInt, Range
 from electra.errors import in_option, require
+from electra.serving.http.host_names import NAME, HostNames
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ class ServeConfig:
     """Address to listen on; 0.0.0.0 for all addresses of the machine."""
     port: Annotated[int, Range(ge=0, le=65535)] = 8000
     """Port to listen on; 0 for any free port."""
-    allowed_host: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    allowed_host: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME")] = ()
     """A further name by which clients reach the server, such as models.example.org; can be repeated. Requests for
     names other than these, localhost and the address of --host get the status 421; * allows all names."""
     generator: str | None = None
@@ -61,6 +63,11 @@ class ServeConfig:
     seconds: PositiveFloat = 30.0
     """Time limit for a request to arrive, and again for its response."""
 
+    def problems(self) -> Iterator[str]:
+        for name in self.allowed_host:
+            if name != "*" and not NAME.fullmatch(name):
+                yield f"--allowed-host: must be a host name without http:// and port, got {name!r}"
+
 
 def run(config: ServeConfig) -> None:
     """Serve models over HTTP, with a web page at / that shows which tokens of a text look replaced.
@@ -79,7 +86,6 @@ def run(config: ServeConfig) -> None:
     from electra.modeling.device import resolve_device
     from electra.serving.http import process
     from electra.serving.http.app import ModelServer
-    from electra.serving.http.host_names import HostNames
     from electra.serving.http.hosted_model import HostedModel
     from electra.serving.http.limits import Limits
 
@@ -102,10 +108,14 @@ def run(config: ServeConfig) -> None:
     for model in models:
         logger.info("%s: %s", model.name, ", ".join(model.describe()["can"]))
     host, port = bound.getsockname()[:2]
-    if token is None and not ipaddress.ip_address(host).is_loopback:
-        logger.warning(
-            "anyone who can reach %s can use the model; give --token-file to require an access token", host
-        )
+    if not ipaddress.ip_address(host).is_loopback:
+        if token is None:
+            logger.warning(
+                "anyone who can reach %s can use the model; give --token-file to require an access token", host
+            )
+        if "*" not in config.allowed_host:
+            known = ", ".join(("localhost", *config.allowed_host))
+            logger.info("clients call it by an address or as %s; --allowed-host NAME adds a name", known)
     process.start_listening(bound)  # before the line below, so that clients can connect when they read it
     logger.info("serving on http://%s:%s", f"[{host}]" if ":" in host else host, port)
     process.serve(server, bound)

@@ -5,8 +5,12 @@ answers, because for the browser both are the same site. Its requests have the f
 """
 
 import ipaddress
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
+
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+"""A host name as browsers send it, without a port."""
 
 
 @dataclass(frozen=True)
