@@ -13,7 +13,7 @@ from waiting import LIMIT
 from electra.data.tokenizer import describe_tokenizer
 from electra.errors import DataError
 from electra.preparation.config import TokenizerKind
-from electra.preparation.tokenizer_training import train_tokenizer
+from electra.preparation.tokenizer_training import LONGEST_RUN, train_tokenizer
 
 TEXTS = [
     "The ferry leaves the harbour at seven and comes back at noon; the island has one café and two bakeries.",
@@ -147,3 +147,12 @@ print(train_tokenizer(texts, vocabulary_size=600).get_vocab_size())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0 and int(done.stdout) > 100, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+def test_a_word_without_end_is_learned_in_parts(kind: TokenizerKind) -> None:
+    """The trainers take a time that grows with the square of a word's length."""
+    letters = "".join(Random(0).choices("abcdefghij", k=20 * LONGEST_RUN + 1))
+    parts = [letters[start : start + LONGEST_RUN] for start in range(0, len(letters), LONGEST_RUN)]
+    expected = train_tokenizer([" ".join(parts)], kind=kind, vocabulary_size=512)
+    assert train_tokenizer([letters], kind=kind, vocabulary_size=512).get_vocab() == expected.get_vocab()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,11 @@ ALPHABET_SHARE = 0.75
 
 # Characters of a word that WordPiece encodes; a longer one becomes [UNK]. Thai writes a sentence as one word.
 LONGEST_WORD, LONGEST_WORD_WITH_MARKS = 100, 1000
+
+# Characters without a space that are trained on as they are. The trainers' time grows with the square of a word's
+# length: one of ten megabytes would take days.
+LONGEST_RUN = 1000
+_LONG_RUNS = re.compile(rf"(?<!\S)\S{{{LONGEST_RUN + 1},}}")
 
 
 def train_tokenizer(
@@ -58,6 +64,7 @@ def train_tokenizer(
         raise DataError("There is no text to train a tokenizer on; give a corpus with text, or --tokenizer PATH")
     if _is_memory_limited():  # a thread of tokenizers that finds no memory can leave the others waiting forever
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    texts = [_LONG_RUNS.sub(_with_spaces, text) for text in texts]
     composed = [unicodedata.normalize("NFC", text) for text in texts]
     counts = _count_characters(composed)
     lowercase = kind == "wordpiece" if lowercase is None else lowercase
@@ -167,6 +174,11 @@ def _train_unigram(texts: Sequence[str], counts: Counter[str], size: int, rules:
     # Entries of the model are found in texts, so the special tokens are added outside of it, at the end.
     tokenizer.add_special_tokens(TRAINED_NAMES)
     return tokenizer
+
+
+def _with_spaces(run: re.Match[str]) -> str:
+    """Return a run of characters with a space after every `LONGEST_RUN` of them."""
+    return " ".join(run[0][start : start + LONGEST_RUN] for start in range(0, len(run[0]), LONGEST_RUN))
 
 
 def _count_characters(texts: Iterable[str]) -> Counter[str]:
