@@ -139,7 +139,7 @@ def update(
         rate = learning_rate(
             counted,
             peak=config.optimizer.learning_rate,
-            warmup_steps=config.optimizer.warmup_steps,
+            warmup_steps=config.optimizer.warmup(config.train.steps),
             steps=config.train.steps,
             warmup_over_decay=config.optimizer.warmup_over_decay,
         )

@@ -121,9 +121,9 @@ def test_checks_of_sections_and_of_the_whole_are_gathered() -> None:
 
 def test_values_out_of_bounds_are_shown_with_values_of_the_wrong_type() -> None:
     with pytest.raises(ConfigError) as caught:
-        load_config(PretrainConfig, None, ["train.steps=many", "train.report_every=0"])
+        load_config(PretrainConfig, None, ["train.steps=many", "train.report_every=-1"])
     assert "train.steps: must be a whole number, got 'many'" in str(caught.value)
-    assert "train.report_every: must be at least 1, got 0" in str(caught.value)
+    assert "train.report_every: must be at least 0, got -1" in str(caught.value)
 
 
 def test_an_unknown_section_is_called_a_section() -> None:

@@ -1,4 +1,4 @@
-"""A file cannot start a program; the command line and Python can."""
+"""Settings of 0, which follow the length of the run; the command of a file, which is not started."""
 
 import logging
 from pathlib import Path
@@ -8,7 +8,50 @@ import pytest
 
 import electra
 from electra.cli import main
-from electra.training.config import TrackingConfig
+from electra.config import load_config
+from electra.pretraining.config import PretrainConfig
+from electra.training.config import (
+    CheckpointConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    TrackingConfig,
+    TrainConfig,
+)
+
+
+@pytest.mark.parametrize(
+    ("steps", "report", "evaluation", "checkpoint", "warmup"),
+    [(1, 1, 1, 1, 1), (60, 3, 6, 6, 6), (1000, 50, 100, 100, 100), (20_000, 100, 2_000, 2_000, 2_000),
+     (1_000_000, 100, 10_000, 2_000, 10_000)],
+)  # fmt: skip
+def test_they_scale_with_a_short_run_and_are_the_usual_ones_in_a_long_one(
+    steps: int, report: int, evaluation: int, checkpoint: int, warmup: int
+) -> None:
+    assert TrainConfig().report_interval(steps) == report
+    assert EvaluationConfig().interval(steps) == evaluation
+    assert CheckpointConfig().interval(steps) == checkpoint
+    assert OptimizerConfig().warmup(steps) == warmup
+
+
+def test_given_values_are_used_as_they_are() -> None:
+    assert TrainConfig(report_every=70).report_interval(10) == 70
+    assert EvaluationConfig(every=70).interval(10) == CheckpointConfig(every=70).interval(10) == 70
+    assert OptimizerConfig(warmup_steps=70).warmup(10) == OptimizerConfig(warmup_steps=70).warmup(None) == 70
+
+
+def test_the_length_may_be_unknown_and_may_continue_another_run() -> None:
+    assert TrainConfig().report_interval(None) == 100 and OptimizerConfig().warmup(None) == 10_000
+    assert OptimizerConfig(steps_before=4_000_000).warmup(500) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("preset", "warmup"),
+    [("electra-small", 10_000), ("electra-base", 10_000), ("electra-large", 10_000), ("bert-base", 10_000),
+     ("electra-tiny", 100), ("quickstart", 300), ("roberta-base", 24_000)],
+)  # fmt: skip
+def test_presets_of_the_paper_keep_their_warm_up(preset: str, warmup: int) -> None:
+    config = load_config(PretrainConfig, preset)
+    assert config.train.steps and config.optimizer.warmup(config.train.steps) == warmup
 
 
 @pytest.fixture

@@ -86,6 +86,13 @@ def test_minutes_become_steps_that_a_resume_keeps(tmp_path: Path, monkeypatch: p
     assert outcome.step == outcome.steps == 79
 
 
+def test_a_short_run_has_reports_and_evaluations_without_settings(tmp_path: Path) -> None:
+    train(tmp_path / "run", TrainConfig(steps=40))
+    records = metrics(tmp_path / "run")
+    assert [record["step"] for record in records if "loss" in record] == list(range(2, 41, 2))
+    assert [record["step"] for record in records if "eval/unigram_auc" in record] == list(range(0, 41, 4))
+
+
 class FakeClock:
     """A clock on which each step of a run takes ten seconds."""
 

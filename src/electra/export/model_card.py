@@ -272,6 +272,8 @@ def _is_from_hub(name: str) -> bool:
 def _warmup(optimizer: Mapping[str, Any]) -> str:
     if steps_before := optimizer.get("steps_before"):
         return f"on the learning-rate schedule of a run after {_number(steps_before)} steps"
+    if optimizer.get("warmup_steps") == 0:
+        return "a tenth of the run, at most 10,000 steps, of warm-up"
     return f"{_number(optimizer.get('warmup_steps'))} steps of warm-up"
 
 

@@ -22,9 +22,10 @@ logger = logging.getLogger(__name__)
 
 FILLED_IN = {
     "train.steps": None, "train.precision": "auto", "model.vocabulary_size": 0, "init.trained_length": 0,
-    "init.generator_trained_length": 0,
+    "init.generator_trained_length": 0, "train.report_every": 0, "evaluation.every": 0, "checkpoint.every": 0,
+    "optimizer.warmup_steps": 0,
 }  # fmt: skip
-"""Settings that a run fills in, with the value that leaves them open."""
+"""Settings that a run has filled in (the last four before 2026-11-26), with the value that leaves them open."""
 IGNORED = (
     "data", "out", "train.deadline", "train.compile", "train.timeout_minutes", "train.sharding",
     "train.device", "tracking.tracker", "tracking.on_event",

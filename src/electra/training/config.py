@@ -1,6 +1,7 @@
 """Settings of the training loop, which pre-training and fine-tuning share."""
 
 import logging
+import math
 import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,17 @@ from electra.modeling.device import DEVICE_NAMES, is_device_name
 
 TrackerName = Literal["none", "wandb", "mlflow", "trackio"]
 logger = logging.getLogger(__name__)
+
+REPORTS, LONGEST_REPORT = 20, 100
+PARTS, LONGEST_UNEVALUATED, LONGEST_UNSAVED = 10, 10_000, 2_000
+WARMUP_SHARE, LONGEST_WARMUP = 0.1, 10_000
+"""What a setting of 0 means: so many reports, evaluations and checkpoints a run, at most so many steps apart; and
+the share of a run that is warm-up, with its maximum in steps (the paper's)."""
+
+
+def _interval(every: int, steps: int | None, *, parts: int, longest: int) -> int:
+    """Steps between two of something: the setting, or for 0 a part of the run, which may not be known yet."""
+    return every or (longest if steps is None else min(longest, max(1, math.ceil(steps / parts))))
 
 
 @dataclass(frozen=True)
@@ -28,8 +40,12 @@ class LoopConfig:
     device: str = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:1 (a GPU by its number, from 0) or mps (Apple, never measured).
     auto: a CUDA GPU if there is one, else the CPU."""
-    report_every: PositiveInt = 50
-    """Steps between two reports on the console and in metrics.jsonl."""
+    report_every: NonNegativeInt = 0
+    """Steps between two reports on the console and in metrics.jsonl. 0: a twentieth of the run, at most 100."""
+
+    def report_interval(self, steps: int | None) -> int:
+        """Steps between two reports of a run of so many steps (None: not known yet)."""
+        return _interval(self.report_every, steps, parts=REPORTS, longest=LONGEST_REPORT)
 
     def problems(self) -> Iterator[str]:
         if not is_device_name(self.device):
@@ -110,8 +126,9 @@ class OptimizerConfig(AdamWConfig):
 
     learning_rate: PositiveFloat = 5e-4
     """Peak learning rate, reached at the end of the warm-up."""
-    warmup_steps: PositiveInt = 10_000
-    """Steps over which the learning rate rises from 0."""
+    warmup_steps: NonNegativeInt = 0
+    """Steps over which the learning rate rises from 0. 0: a tenth of the run, at most 10,000. (While the length of
+    a run of train.minutes is not known, the rate rises as if it took 10,000.)"""
     decay_share: Annotated[float, Range(gt=0, le=1)] = 1.0
     """Share of the run (or of each of its stages), at the end, in which the learning rate falls to 0. Before it,
     the rate stays at its peak (warm-up, stable, decay: WSD). 1: it falls from the end of the warm-up."""
@@ -129,6 +146,12 @@ class OptimizerConfig(AdamWConfig):
     rest of the warm-up, then decay from the full rate to 0 within this run. 4,000,000 for the released small and
     base ELECTRA."""
 
+    def warmup(self, steps: int | None) -> int:
+        """The steps of warm-up of a run of so many steps (None: not known yet)."""
+        if self.warmup_steps or steps is None:
+            return self.warmup_steps or LONGEST_WARMUP
+        return min(LONGEST_WARMUP, max(1, round(WARMUP_SHARE * (self.steps_before + steps))))
+
     def problems(self) -> Iterator[str]:
         if self.matrices != "muon" and self.muon_momentum != 0.95:
             yield "muon_momentum: is for matrices muon; leave it out"
@@ -142,7 +165,7 @@ class EvaluationConfig:
     """When the held-out metrics are computed, and on how many examples."""
 
     every: NonNegativeInt = 0
-    """Steps between evaluations. 0: ten evaluations per run."""
+    """Steps between evaluations. 0: a tenth of the run, at most 10,000."""
     examples: PositiveInt = 512
     """Held-out examples in the evaluation at the end of the run."""
     interim_examples: NonNegativeInt = 0
@@ -150,6 +173,10 @@ class EvaluationConfig:
     memory_length: NonNegativeInt = 0
     """Length of the memory during evaluation, for networks with a memory, in tokens. 0: the length in training
     (model.memory_length)."""
+
+    def interval(self, steps: int) -> int:
+        """Steps between two evaluations of a run of so many steps."""
+        return _interval(self.every, steps, parts=PARTS, longest=LONGEST_UNEVALUATED)
 
     def example_count(self, *, last: bool) -> int:
         """The number of examples in the last evaluation of a run, or in an earlier one."""
@@ -166,11 +193,15 @@ class CheckpointConfig:
     """When checkpoints are written, and which are kept."""
 
     every: NonNegativeInt = 0
-    """Steps between checkpoints. 0: ten checkpoints per run."""
+    """Steps between checkpoints. 0: a tenth of the run, at most 2,000."""
     keep: Annotated[int, Range(ge=2)] = 2
     """Number of latest checkpoints to keep. At least 2, so that there is an older one if the latest is damaged."""
     milestone_every: NonNegativeInt = 0
     """Checkpoints at multiples of this step are never deleted. 0: only the latest are kept."""
+
+    def interval(self, steps: int) -> int:
+        """Steps between two checkpoints of a run of so many steps."""
+        return _interval(self.every, steps, parts=PARTS, longest=LONGEST_UNSAVED)
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ class Trainer:
         return learning_rate(
             stage_step,
             peak=config.learning_rate,
-            warmup_steps=config.warmup_steps,
+            warmup_steps=config.warmup(stage_steps),
             steps=stage_steps,
             warmup_over_decay=config.warmup_over_decay,
             steps_before=config.steps_before,
@@ -165,12 +165,10 @@ class Trainer:
             self._sync_metrics()
             steps_known_now = self._compute_steps()
         step, steps = self.progress.step, self.progress.steps
-        last, tenth = step == steps, max(1, math.ceil((steps or 0) / 10))
-        report = last or step % self.config.train.report_every == 0
-        evaluate = last or (steps is not None and step % (self.config.evaluation.every or tenth) == 0)
-        save = last or steps_known_now or (
-            steps is not None and step % (self.config.checkpoint.every or tenth) == 0
-        )  # fmt: skip
+        config, last = self.config, step == steps
+        report = last or step % config.train.report_interval(steps) == 0
+        evaluate = last or (steps is not None and step % config.evaluation.interval(steps) == 0)
+        save = last or steps_known_now or (steps is not None and step % config.checkpoint.interval(steps) == 0)
         due = report or evaluate or save or self.device.type == "cpu"  # a CPU has always finished its step
         if due and self._sync_metrics():
             return
@@ -207,7 +205,7 @@ class Trainer:
         # One evaluation before the first step and one after every tenth of the run. The last one may be larger.
         estimate = broadcast_object(
             estimate_steps(
-                progress, budget=60.0 * config.train.minutes, warmup_steps=config.optimizer.warmup_steps,
+                progress, budget=60.0 * config.train.minutes, warmup_steps=config.optimizer.warmup(None),
                 evaluations=10 + config.evaluation.last_size, growth=self._cost_growth,
             )
         )  # fmt: skip
@@ -245,7 +243,7 @@ class Trainer:
     def _check_plan(self, steps: int) -> None:
         """Warn of problems that are certain once the length of the run is known."""
         config, epochs = self.config.optimizer, self.context.batches.epochs(steps)
-        warmup_steps = max(0, config.warmup_steps - config.steps_before)
+        warmup_steps = max(0, config.warmup(steps) - config.steps_before)
         self._warn_of(self.health.check_plan(steps=steps, warmup_steps=warmup_steps, epochs=epochs))
 
     def _write_config(self) -> None:
@@ -350,7 +348,8 @@ class Trainer:
         for finding in findings:
             self._warn(str(finding), step)
         if checkpoint:
-            first = max(checkpoint.state["progress"]["step"], step - self.config.train.report_every)
+            interval = self.config.train.report_interval(self.progress.steps)
+            first = max(checkpoint.state["progress"]["step"], step - interval)
             excluded = f"steps {first + 1:,} to {step:,}" if first + 1 < step else f"step {step:,}"
             self._roll_back(checkpoint, range(first, step), excluded)
         self._record(findings, step)  # only now: the rollback cuts off metrics.jsonl behind the checkpoint
