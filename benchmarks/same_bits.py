@@ -239,7 +239,14 @@ def weights(run: Path) -> str:
 
 def reports(run: Path) -> str:
     """Return a digest of all metrics in metrics.jsonl, without times and speeds."""
-    timed = ("seconds", "tokens_per_second", "flops_utilisation", "model_flops_utilisation", "time")
+    timed = (
+        "seconds",
+        "evaluation_seconds",
+        "tokens_per_second",
+        "flops_utilisation",
+        "model_flops_utilisation",
+        "time",
+    )
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kept = [
         {name: value for name, value in line.items() if not any(word in name for word in timed)}

@@ -35,12 +35,12 @@ from safetensors.torch import load_file
 from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, DataError
+from electra.objectives.health import SLOWER
 from electra.preparation.config import PrepareConfig
 from electra.preparation.run import prepare
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
 from electra.training.checkpoint import read_checkpoint
-from electra.training.health import SLOWER
 
 SETTINGS = (
     "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
@@ -49,7 +49,7 @@ SETTINGS = (
     "optimizer.warmup_steps=50", "evaluation.every=1000", "evaluation.examples=16",
     "evaluation.interim_examples=16", "checkpoint.every=25",
 )  # fmt: skip
-CLOCK = ("seconds", "tokens_per_second")
+CLOCK = ("seconds", "tokens_per_second", "evaluation_seconds")
 SYLLABLES = ["ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu"]
 
 

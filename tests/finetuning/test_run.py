@@ -118,7 +118,7 @@ def contents(out: Path) -> dict[str, Any]:
     results = json.loads((out / "results.json").read_text())
     for seed in results["seeds"]:
         del seed["seconds"]
-    clocks = ("seconds", "tokens_per_second")
+    clocks = ("seconds", "tokens_per_second", "evaluation_seconds")
     metrics = {
         place.parent.name: [{k: v for k, v in one.items() if k not in clocks} for one in records(place)]
         for place in out.glob("seed-*/metrics.jsonl")

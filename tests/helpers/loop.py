@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from electra.data.collate import Batch
 from electra.modeling.flops import Network, Networks
 from electra.objectives.base import Counts, StepOutput, TrainableModule
+from electra.objectives.health import SLOWER
 from electra.training.batch_source import BatchSource
 from electra.training.config import (
     CheckpointConfig,
@@ -21,7 +22,6 @@ from electra.training.config import (
     TrainConfig,
     TrainerConfig,
 )
-from electra.training.health import SLOWER
 from electra.training.precision import Precision, PrecisionName
 from electra.training.run_context import RunContext
 from electra.training.run_folder import RunFolder
@@ -135,4 +135,5 @@ def metrics(path: Path) -> list[dict[str, Any]]:
     """metrics.jsonl without times and speeds."""
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     records = [record for record in records if record.get("health") != SLOWER]
-    return [{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second")} for r in records]
+    clocks = ("seconds", "tokens_per_second", "evaluation_seconds")
+    return [{k: v for k, v in r.items() if k not in clocks} for r in records]

@@ -25,12 +25,12 @@ from electra.data.collate import Batch
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError, DataError
+from electra.objectives.health import SLOWER
 from electra.pretraining.build import build_batches
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.dry_run import dry_run
 from electra.pretraining.run import PretrainResult, pretrain
 from electra.training.batch_source import BatchSource
-from electra.training.health import SLOWER
 from electra.training.update import compile_encoders
 
 KILLED = """
@@ -56,7 +56,8 @@ def figures(run: Path) -> list[dict[str, Any]]:
     """metrics.jsonl without what a clock says."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     records = [record for record in records if record.get("health") != SLOWER]
-    return [{k: v for k, v in record.items() if k not in ("seconds", "tokens_per_second")} for record in records]
+    clocks = ("seconds", "tokens_per_second", "evaluation_seconds")
+    return [{k: v for k, v in record.items() if k not in clocks} for record in records]
 
 
 def contents(run: Path) -> dict[Path, bytes]:

@@ -39,15 +39,25 @@ def test_only_metrics_of_the_objective_are_drawn(tmp_path: Path) -> None:
         {"step": 10, "tokens": 1000, "loss": -3.0, "encoder_loss": 2.5, "adversarial_loss": -1.0},
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
-    training, filling = run_figure(tmp_path).axes
-    labels = [text.get_text() for axes in (training, filling) for text in axes.get_legend().get_texts()]
-    assert labels == [
-        "encoder loss",
-        "adversarial loss",
-        "masked-LM accuracy",
-        "accuracy at chosen positions",
+    encoder, adversarial, filling = run_figure(tmp_path).axes
+    assert [encoder.get_title(), adversarial.get_title()] == [
+        "encoder loss, training",
+        "adversarial loss, training",
     ]
-    assert training.get_yscale() == "linear", "a loss below zero has no logarithm"
+    labels = [text.get_text() for text in filling.get_legend().get_texts()]
+    assert labels == ["masked-LM accuracy", "accuracy at chosen positions"]
+
+
+def test_each_loss_has_its_own_axis_and_the_figure_has_the_name_of_the_run(tmp_path: Path) -> None:
+    run = tmp_path / ("a-long-name-" * 8 + "end")
+    run.mkdir()
+    figure = run_figure(run_folder(run))
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles[:2] == ["generator loss, training", "discriminator loss, training"]
+    generator, discriminator = figure.axes[:2]
+    assert generator.lines[0].get_ydata() == [2.5] and discriminator.lines[0].get_ydata() == [0.5]
+    name = figure.get_suptitle()
+    assert name.startswith("a-long") and name.endswith("end") and "…" in name and len(name) == 60
 
 
 def test_a_folder_without_metrics_is_refused(tmp_path: Path) -> None:

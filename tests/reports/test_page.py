@@ -10,9 +10,9 @@ def test_numbers_are_not_wrapped_and_sentences_are() -> None:
     table.add_row("  NOUN", "0.8690 (0.8490–0.8870)", "the 0.24, a 0.07, in 0.04")
     table.add_row("  VERB", "–", "a 0.5")
     html = render_page("a page", [Section("a section", "an analysis", tables=[table])])
-    assert '<th scope="col" class="numeric">missed %</th>' in html
+    assert '<th scope="col" class="numeric"><span>missed %</span></th>' in html
     assert '<td class="numeric">0.8690 (0.8490–0.8870)</td>' in html and '<td class="numeric">–</td>' in html
-    assert "<td>  NOUN</td>" in html and "<td>the 0.24, a 0.07, in 0.04</td>" in html
+    assert "<td><span>  NOUN</span></td>" in html and "<td>the 0.24, a 0.07, in 0.04</td>" in html
 
 
 def test_wide_tables_scroll_by_keyboard_and_figures_zoom_without_a_script() -> None:

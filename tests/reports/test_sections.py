@@ -34,7 +34,7 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] in ("td", "th", "dd", "p"):
+        if {"td", "th", "dd", "p"} & set(self.open):
             self.cells[-1] += data
 
 
@@ -79,8 +79,64 @@ def test_runs_are_shown_alone_and_compared(tmp_path: Path) -> None:
     beside = reader.cells.index("masking.share")
     assert reader.cells[beside + 1 : beside + 3] == ["0.15", "0.4"]
     assert not any(cell == "out" for cell in reader.cells), "where a run lies is no setting of interest"
-    assert {"0.7500", "0.8500", "10 of 20", "1.0 minutes, 150 tokens/s"} <= set(reader.cells)
+    assert {"0.7500", "0.8500", "10 of 20", "1.0 minutes without evaluations; 150 tokens/s in training"} <= set(
+        reader.cells
+    )
     assert any("<b>9</b>" in cell for cell in reader.cells), "text from a run is text, not markup"
+
+
+def write_fingerprint(run: Path, fingerprint: str) -> None:
+    (run / "environment.json").write_text(json.dumps({"data": {"fingerprint": fingerprint}}))
+
+
+def test_the_best_is_marked_only_within_a_corpus(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path / "a", share=0.15, auc=0.75), run_folder(tmp_path / "b", share=0.4, auc=0.85)]
+    html = render_page("Two", build_sections(runs))
+    assert re.findall("<strong>(.*?)</strong>", html) == ["0.8500"], "equal and missing values have no best"
+    write_fingerprint(runs[0], "one")
+    write_fingerprint(runs[1], "two")
+    html = render_page("Two", build_sections(runs))
+    assert "<strong>" not in html and "different corpora (1: a; 2: b)" in html
+
+
+def test_settings_are_folded_behind_the_figures(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path / "a", share=0.15, auc=0.75), run_folder(tmp_path / "b", share=0.4, auc=0.85)]
+    html = render_page("Two", build_sections(runs))
+    assert html.index("AUC on unigram fakes</span>") < html.index("<img") < html.index("<details>")
+    assert html.index("<details>") < html.index("masking.share") < html.index("</details>")
+
+
+def test_losses_of_different_objectives_are_not_drawn_together(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path / "a", share=0.15, auc=0.75), run_folder(tmp_path / "b", share=0.4, auc=0.85)]
+    drawn = [figure.description for figure in build_sections(runs)[0].figures]
+    assert "training loss of all runs" in drawn
+    with (runs[0] / "config.toml").open("a") as stream:
+        stream.write('[objective]\nkind = "masked-lm"\n')
+    section = build_sections(runs)[0]
+    assert "training loss of all runs" not in [figure.description for figure in section.figures]
+    assert any("Training losses are not drawn" in note for note in section.notes)
+
+
+def test_each_run_has_its_own_line(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path / f"run-{one}", share=0.15, auc=0.75) for one in range(12)]
+    legend = build_sections(runs)[0].legend
+    assert len({(entry.color, entry.line) for entry in legend}) == len(legend) == 12
+
+
+def test_time_includes_evaluations_and_findings_that_have_passed_are_marked(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "a", share=0.15, auc=0.75)
+    later = [
+        {"step": 20, "tokens": 18000, "eval/unigram_auc": 0.8, "evaluation_seconds": 30.0},
+        {"step": 20, "tokens": 18000, "loss": 3.0, "flops": 2e9, "seconds": 120.0},
+    ]
+    with (run / "metrics.jsonl").open("a") as stream:
+        stream.write("".join("\n" + json.dumps(record) for record in later))
+    (section,) = build_sections([run])
+    assert dict(section.properties)["time"].startswith("2.5 minutes, of which evaluations 0.5;")
+    with (run / "metrics.jsonl").open("a") as stream:
+        stream.write('\n{"step": 15, "health": "not finite", "message": "skipped", "remedy": ""}')
+    (section,) = build_sections([run])
+    assert section.notes[1] == "Step 15, has passed: not finite: skipped"
 
 
 def test_the_page_needs_no_network(tmp_path: Path) -> None:

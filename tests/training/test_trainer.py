@@ -13,9 +13,9 @@ from loop import LENGTH, NextId, batch_of, healthy, metrics, same, train, weight
 from electra.data.collate import Batch
 from electra.errors import CheckpointError
 from electra.modeling.flops import Networks
+from electra.objectives.health import TOO_LONG
 from electra.training import trainer as module
 from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig
-from electra.training.health import TOO_LONG
 from electra.training.time_budget import Deadline
 from electra.training.trainer import Outcome
 

@@ -14,11 +14,11 @@ from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.evaluator import BEST_WEIGHTS, DevEvaluator, predict_dev, score_split
 from electra.finetuning.results import MAY_CHANGE, SeedResult, failure_reason, write_predictions
 from electra.finetuning.setup import DEV, FinetuneSetup, count_steps, fingerprint, micro_batches
+from electra.objectives.health import CORPUS_TOO_SMALL, LOSS_SPIKE, SLOWER, WARMING_UP
 from electra.tasks.base import Rows, TaskBatch
 from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.batch_source import BatchSource, prefetch
 from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig, TrainerConfig
-from electra.training.health import CORPUS_TOO_SMALL, LOSS_SPIKE, SLOWER, WARMING_UP
 from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, open_run, require_same_config
 from electra.training.trainer import Outcome, Trainer

@@ -10,9 +10,9 @@ from electra.config import read_toml
 from electra.errors import CheckpointError, ElectraError
 from electra.folder_lock import owner
 from electra.json_files import raise_if_damaged, read_json
+from electra.objectives.health import WARMING_UP
 from electra.reports.metrics import Metrics, read_metrics
 from electra.training.events import END_EVENTS
-from electra.training.health import WARMING_UP
 from electra.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)

@@ -1,99 +1,158 @@
 """Figures of runs' training and evaluation curves."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from electra.export.display_name import display_name
 from electra.objectives.metric_labels import metric_label
 from electra.reports.figures import new_figure
-from electra.reports.metrics import Record, read_metrics
+from electra.reports.metrics import Metrics, Record, read_metrics
 
 TRAINING = (
     "generator_loss", "discriminator_loss", "encoder_loss", "adversarial_loss", "baseline_loss", "sentence_loss",
     "correction_loss",
     "language_model_loss", "permutation_lm_loss",
 )  # fmt: skip
+"""Losses in training. Each has an axis of its own, because one is often many times as large as another."""
 DETECTION = ("eval/unigram_auc", "eval/discriminator_auc")
 PREDICTION = (
     "eval/masked_lm_accuracy", "eval/masked_lm_sample_accuracy", "eval/encoder_masked_lm_accuracy",
     "eval/restored_accuracy", "eval/filled_accuracy",
     "eval/language_model_accuracy", "eval/permutation_lm_accuracy",
 )  # fmt: skip
-COMPARED = {"eval/unigram_auc": "area under the ROC curve", "eval/masked_lm_accuracy": "accuracy", "loss": "nats"}
+COMPARED = {"eval/unigram_auc": "AUC", "eval/masked_lm_accuracy": "accuracy", "loss": "nats"}
 """The metrics by which runs are compared, and their units."""
+PANEL_WIDTH, PANEL_HEIGHT = 13 / 3, 3.8
+"""Inches."""
+MAX_TITLE = 60
+"""Characters of a run's name above its curves; of a longer one the middle is left out."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One system of axes: its title, and the function that draws it."""
+
+    title: str
+    draw: Callable[[Any], None]
+
+    def figure(self) -> Any:
+        """The panel as a figure of its own."""
+        figure = new_figure(PANEL_WIDTH, PANEL_HEIGHT)
+        self.draw(figure.subplots())
+        return figure
 
 
 def plot_curves(run: Path, out: Path) -> Path:
-    """Draw a run's curves into a file; see `run_figure`."""
+    """Draw a run's curves into a file; see `run_panels`."""
     out.parent.mkdir(parents=True, exist_ok=True)
     run_figure(run).savefig(out, dpi=120)
     return out
 
 
 def run_figure(run: Path) -> Any:
-    """A run's training losses, held-out detection and held-out accuracy against tokens, as far as its objective
-    has them.
+    """The panels of a run in one figure, at most three in a row, below the run's name.
 
     Raises:
         CheckpointError: the folder has no metrics.
     """
-    metrics = read_metrics(run)
+    panels = run_panels(read_metrics(run))
+    columns = max(1, len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3)
+    rows = max(1, -(-len(panels) // columns))
+    figure = new_figure(PANEL_WIDTH * columns, PANEL_HEIGHT * rows + 0.3)
+    figure.suptitle(_shorten(display_name(run)))
+    grid = figure.subplots(rows, columns, squeeze=False).flat
+    for panel, axes in zip(panels, grid, strict=False):
+        panel.draw(axes)
+    for axes in list(figure.axes)[len(panels) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def run_panels(metrics: Metrics) -> list[Panel]:
+    """A run's training losses, held-out detection and held-out accuracy against tokens, as far as its objective
+    has them."""
     panels = [
-        ("training loss", "nats", metrics.reports, TRAINING),
-        ("detection of replaced tokens, held out", "area under the ROC curve", metrics.evaluations, DETECTION),
-        ("prediction of tokens, held out", "accuracy", metrics.evaluations, PREDICTION),
+        Panel(f"{metric_label(name)}, training", partial(_draw_loss, records=metrics.reports, name=name))
+        for name in TRAINING
+        if _has(metrics.reports, name)
     ]
-    panels = [panel for panel in panels if any(name in record for record in panel[2] for name in panel[3])]
-    figure, grid = _new_panels(max(1, len(panels)))
-    for axes, (title, unit, records, names) in zip(grid, panels, strict=False):
-        for name in names:
-            if any(record.get(name) is not None for record in records):
-                _draw_curve(axes, records, name, metric_label(name), dots=records is metrics.evaluations)
-        _label_panel(axes, title, unit)
-        if names is DETECTION:
-            _draw_chance(axes)
-        if names is TRAINING and all((record.get(name) or 1) > 0 for record in records for name in TRAINING):
-            axes.set_yscale("log")  # an adversarial loss may be negative
-    return figure
+    for title, unit, names in (
+        ("detection of replaced tokens, held out", "AUC", DETECTION),
+        ("prediction of tokens, held out", "accuracy", PREDICTION),
+    ):
+        if present := [name for name in names if _has(metrics.evaluations, name)]:
+            draw = partial(_draw_held_out, records=metrics.evaluations, names=present, title=title, unit=unit)
+            panels.append(Panel(title, draw))
+    return panels
 
 
-def comparison_figure(runs: Sequence[Path], names: Sequence[str]) -> Any:
-    """The compared metrics of several runs against tokens, a line for each run.
+def comparison_panels(runs: Mapping[str, Metrics], styles: Mapping[str, tuple[str, str]]) -> list[Panel]:
+    """The compared metrics of several runs against tokens, a line for each run, without a legend.
 
-    Raises:
-        CheckpointError: a folder has no metrics.
+    Args:
+        styles: the color and the line style of each run.
     """
-    figure, grid = _new_panels(len(COMPARED))
-    for run, label in zip(runs, names, strict=True):
-        metrics = read_metrics(run)
-        for axes, name in zip(grid, COMPARED, strict=True):
-            is_evaluation = name.startswith("eval/")
-            records = metrics.evaluations if is_evaluation else metrics.reports
-            _draw_curve(axes, records, name, label, dots=is_evaluation)
-    for axes, (name, unit) in zip(grid, COMPARED.items(), strict=True):
-        _label_panel(axes, metric_label(name), unit)
-        if name == "eval/unigram_auc":
-            _draw_chance(axes)
-    return figure
+    return [
+        Panel(metric_label(name), partial(_draw_compared, runs=runs, styles=styles, name=name))
+        for name in COMPARED
+        if any(_has(_records(metrics, name), name) for metrics in runs.values())
+    ]
 
 
-def _new_panels(count: int) -> tuple[Any, Sequence[Any]]:
-    figure = new_figure(13 / 3 * count, 3.8)
-    return figure, figure.subplots(1, count, squeeze=False)[0]
+def _draw_loss(axes: Any, *, records: list[Record], name: str) -> None:
+    _draw_curve(axes, records, name, label=metric_label(name))
+    _label_panel(axes, f"{metric_label(name)}, training", "nats")
 
 
-def _draw_curve(axes: Any, records: list[Record], name: str, label: str, *, dots: bool) -> None:
+def _draw_held_out(axes: Any, *, records: list[Record], names: Sequence[str], title: str, unit: str) -> None:
+    for name in names:
+        _draw_curve(axes, records, name, label=metric_label(name), marker="o")
+    _label_panel(axes, title, unit)
+    axes.legend(frameon=False, fontsize=8)
+    if names[0] in DETECTION:
+        _draw_chance(axes)
+
+
+def _draw_compared(
+    axes: Any, *, runs: Mapping[str, Metrics], styles: Mapping[str, tuple[str, str]], name: str
+) -> None:
+    for run, metrics in runs.items():
+        color, line = styles[run]
+        marker = "o" if name.startswith("eval/") else None
+        records = _records(metrics, name)
+        _draw_curve(axes, records, name, label=run, marker=marker, color=color, linestyle=line)
+    _label_panel(axes, metric_label(name), COMPARED[name])
+    if name in DETECTION:
+        _draw_chance(axes)
+
+
+def _records(metrics: Metrics, name: str) -> list[Record]:
+    return metrics.evaluations if name.startswith("eval/") else metrics.reports
+
+
+def _has(records: Sequence[Record], name: str) -> bool:
+    return any(record.get(name) is not None for record in records)
+
+
+def _draw_curve(axes: Any, records: list[Record], name: str, **style: Any) -> None:
     points = [(record["tokens"] / 1e6, record[name]) for record in records if record.get(name) is not None]
     x, y = [x for x, _ in points], [y for _, y in points]
-    axes.plot(x, y, label=label, marker="o" if dots else None, markersize=3)
+    axes.plot(x, y, markersize=3, **style)
 
 
 def _label_panel(axes: Any, title: str, unit: str) -> None:
     axes.set(title=title, xlabel="million tokens", ylabel=unit)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
 
 
 def _draw_chance(axes: Any) -> None:
     axes.axhline(0.5, color="grey", linewidth=1, linestyle=":")
     axes.annotate("chance", (0.99, 0.5), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+
+
+def _shorten(name: str) -> str:
+    half = MAX_TITLE // 2
+    return name if len(name) <= MAX_TITLE else f"{name[: half - 1]}…{name[-half:]}"

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from electra import __version__
 from electra.reports.tables import are_numeric
@@ -30,6 +32,15 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class LegendEntry:
+    """The name of a line in all figures of a section, with its CSS color and line style."""
+
+    name: str
+    color: str
+    line: str
+
+
+@dataclass(frozen=True)
 class Section:
     """The report of one folder, or of several together.
 
@@ -37,6 +48,8 @@ class Section:
         kind: what the folder holds: a pre-training, a fine-tuning, a study, an analysis.
         properties: names and values.
         notes: sentences, such as the health problems of a run.
+        legend: the names of the lines, if all figures have the same.
+        settings: tables of differing settings, which are folded.
     """
 
     title: str
@@ -45,6 +58,8 @@ class Section:
     notes: Sequence[str] = ()
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
+    legend: Sequence[LegendEntry] = ()
+    settings: Sequence[Table] = ()
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:
@@ -56,13 +71,22 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     )
     template = templates.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
-        title=title, sections=sections, rows=_rows, numeric_columns=_numeric_columns, version=__version__
+        title=title,
+        sections=sections,
+        rows=_rows,
+        numeric_columns=_numeric_columns,
+        is_bold=_is_bold,
+        version=__version__,
     )
 
 
-def _rows(table: Table) -> list[tuple[str, ...]]:
+def _rows(table: Table) -> list[tuple[RenderableType, ...]]:
     """The cells of a console's table, row by row."""
-    return [tuple(map(str, row)) for row in zip(*(column.cells for column in table.columns), strict=True)]
+    return list(zip(*(column.cells for column in table.columns), strict=True))
+
+
+def _is_bold(cell: RenderableType) -> bool:
+    return isinstance(cell, Text) and cell.style == "bold"
 
 
 def _numeric_columns(table: Table) -> list[bool]:

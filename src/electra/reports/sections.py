@@ -7,15 +7,16 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.config import read_toml
 from electra.errors import CheckpointError
 from electra.export.display_name import display_names
 from electra.json_files import raise_if_damaged, read_json
+from electra.objectives.health import has_passed
 from electra.objectives.metric_labels import metric_label
 from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
-from electra.reports.curves import comparison_figure, run_figure
+from electra.reports.comparison import compare_fine_tunings, compare_runs, flatten, format_value, read_config
+from electra.reports.curves import run_panels
 from electra.reports.figures import figure_svg
-from electra.reports.metrics import read_metrics
+from electra.reports.metrics import Metrics, Record, read_metrics
 from electra.reports.page import Figure, Section
 from electra.reports.study import read_study
 from electra.reports.study_figure import study_figure
@@ -42,9 +43,9 @@ def build_sections(folders: Sequence[Path]) -> list[Section]:
     for folder, kind, name in zip(folders, kinds, names, strict=True):
         by_kind.setdefault(kind, {})[name] = folder
     if len(fine_tunings := by_kind.get("fine-tuning", {})) > 1:
-        sections.insert(0, _compare_fine_tunings(fine_tunings))
+        sections.insert(0, compare_fine_tunings(fine_tunings))
     if len(runs := by_kind.get("pre-training", {})) > 1:
-        sections.insert(0, _compare_runs(runs))
+        sections.insert(0, compare_runs(runs))
     return sections
 
 
@@ -86,7 +87,7 @@ def kind_of(folder: Path) -> str:
 
 
 def _pretraining(folder: Path, name: str) -> list[Section]:
-    metrics, config = read_metrics(folder), _read_config(folder)
+    metrics, config = read_metrics(folder), read_config(folder)
     environment = read_json(folder / "environment.json", optional=True)
     properties = []
     if metrics.reports:
@@ -95,7 +96,7 @@ def _pretraining(folder: Path, name: str) -> list[Section]:
             ("steps", f"{last['step']:,} of {config.get('train', {}).get('steps', 0):,}"),
             ("tokens", f"{last['tokens']:,}"),
             ("training FLOPs", f"{last['flops']:.3e}"),
-            ("time", f"{last['seconds'] / 60:.1f} minutes, {last['tokens'] / last['seconds']:,.0f} tokens/s"),
+            ("time", _time(last, metrics.evaluations)),
         ]
     properties += list(_setup(config, environment))
     tables = []
@@ -104,13 +105,33 @@ def _pretraining(folder: Path, name: str) -> list[Section]:
         table = Table("held-out metric", f"step {evaluation['step']:,}")
         for key, value in evaluation.items():
             if key.startswith("eval/"):
-                table.add_row(metric_label(key), _format(value))
+                table.add_row(metric_label(key), format_value(value))
         tables.append(table)
-    notes = [
-        f"Step {finding['step']:,}: {finding['health']}: {finding['message']}" for finding in metrics.findings
-    ]
-    figure = Figure("losses and held-out metrics against tokens", figure_svg(run_figure(folder)))
-    return [Section(name, "pre-training", properties, notes, tables, [figure])]
+    notes = [_note(finding, metrics, config) for finding in metrics.findings]
+    figures = [Figure(panel.title, figure_svg(panel.figure())) for panel in run_panels(metrics)]
+    return [Section(name, "pre-training", properties, notes, tables, figures)]
+
+
+def _time(last: Record, evaluations: Sequence[Record]) -> str:
+    """The time of training and evaluations; runs before 2026-11-26 have not written that of evaluations."""
+    speed = f"{last['tokens'] / last['seconds']:,.0f} tokens/s in training"
+    if any("evaluation_seconds" in evaluation for evaluation in evaluations):
+        evaluating = sum(evaluation.get("evaluation_seconds", 0.0) for evaluation in evaluations)
+        total = last["seconds"] + evaluating
+        return f"{total / 60:.1f} minutes, of which evaluations {evaluating / 60:.1f}; {speed}"
+    return f"{last['seconds'] / 60:.1f} minutes without evaluations; {speed}"
+
+
+def _note(finding: Record, metrics: Metrics, config: Contents) -> str:
+    """A health problem, and whether it has passed."""
+    steps = config.get("train", {}).get("steps")
+    progress = metrics.reports[-1]["step"] / steps if steps and metrics.reports else 0.0
+    passed = has_passed(
+        finding["health"], finding["step"],
+        reports=metrics.reports, evaluations=metrics.evaluations, progress=progress,
+    )  # fmt: skip
+    when = ", has passed" if passed else ""
+    return f"Step {finding['step']:,}{when}: {finding['health']}: {finding['message']}"
 
 
 def _setup(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]:
@@ -126,7 +147,7 @@ def _setup(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]
 
 
 def _finetuning(folder: Path, name: str) -> list[Section]:
-    results, config = read_json(folder / "results.json", optional=True), _read_config(folder)
+    results, config = read_json(folder / "results.json", optional=True), read_config(folder)
     metric, seeds = results["metric"], results["seeds"]
     properties = [
         ("task", results["task"]),
@@ -139,11 +160,11 @@ def _finetuning(folder: Path, name: str) -> list[Section]:
     for split in dict.fromkeys(split for seed in seeds for split in seed.get("others", {})):
         values = [seed["others"][split][metric] for seed in seeds if metric in seed["others"].get(split, {})]
         properties.append((f"{metric} on {split}", f"median {statistics.median(values):.4f}"))
-    settings = dict(_flatten(config))
+    settings = dict(flatten(config))
     properties += [(label, str(settings[key])) for key, label in _TRAINING_SETTINGS.items() if key in settings]
     table = Table("seed", *(keys := _metric_keys(seeds)), "failed", "steps", "seconds")
     for seed in seeds:
-        values = [_format(seed["metrics"].get(key)) for key in keys]
+        values = [format_value(seed["metrics"].get(key)) for key in keys]
         table.add_row(
             str(seed["seed"]), *values, seed["failed"] or "", f"{seed['steps']:,}", f"{seed['seconds']:.0f}"
         )
@@ -201,58 +222,3 @@ def _analyses(folder: Path, name: str) -> list[Section]:
 _SECTIONS = {
     "pre-training": _pretraining, "fine-tuning": _finetuning, "study": _study, "analysis": _analyses,
 }  # fmt: skip
-
-
-def _compare_runs(runs: Mapping[str, Path]) -> Section:
-    """The held-out metrics of several pre-trainings, and the settings in which they differ."""
-    evaluations = [(read_metrics(folder).evaluations or [{}])[-1] for folder in runs.values()]
-    shared = set.intersection(*(set(evaluation) for evaluation in evaluations))
-    table = Table("held-out metric, last", *runs)
-    for key in evaluations[0]:
-        if key in shared and key.startswith("eval/"):
-            table.add_row(metric_label(key), *(_format(evaluation[key]) for evaluation in evaluations))
-    tables = [*([table] if table.row_count else []), *_different_settings(runs)]
-    svg = figure_svg(comparison_figure([*runs.values()], [*runs]))
-    figures = [Figure("held-out metrics of all runs against tokens", svg)]
-    return Section("Comparison of pre-trainings", f"{len(runs)} pre-trainings", tables=tables, figures=figures)
-
-
-def _compare_fine_tunings(fine_tunings: Mapping[str, Path]) -> Section:
-    """The results of several fine-tunings, and the settings in which they differ."""
-    table = Table("fine-tuning", "task", "metric on dev", "median", "mean", "seeds", "failed")
-    for name, folder in fine_tunings.items():
-        results = read_json(folder / "results.json", optional=True)
-        table.add_row(
-            name, results["task"], results["metric"], f"{results['median']:.4f}",
-            f"{results['mean']:.4f}", str(len(results["seeds"])), str(results["failed"]),
-        )  # fmt: skip
-    tables = [table, *_different_settings(fine_tunings)]
-    return Section("Comparison of fine-tunings", f"{len(fine_tunings)} fine-tunings", tables=tables)
-
-
-def _different_settings(folders: Mapping[str, Path]) -> list[Table]:
-    """A table of the settings in which runs differ; none if they are equal."""
-    settings = [dict(_flatten(_read_config(folder))) for folder in folders.values()]
-    table = Table("setting that differs", *folders)
-    for key in dict.fromkeys(key for config in settings for key in config):
-        values = [config.get(key, "–") for config in settings]
-        if any(value != values[0] for value in values) and key not in ("out", "data", "data.path"):
-            table.add_row(key, *map(str, values))
-    return [table] if table.row_count else []
-
-
-def _flatten(table: Contents, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _format(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
-def _read_config(folder: Path) -> Contents:
-    path = folder / "config.toml"
-    return read_toml(path) if path.is_file() else {}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from electra.errors import DivergedError
-from electra.training.health import LOSS_SPIKE, Finding
+from electra.objectives.health import LOSS_SPIKE, Finding
 from electra.training.step_metrics import SkippedStep
 
 MAX_SKIPPED_IN_A_ROW = 5

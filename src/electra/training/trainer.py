@@ -17,13 +17,13 @@ from typing import Any
 from electra import durable
 from electra.modeling.flops import flops_per_token
 from electra.objectives.base import TrainableModule
+from electra.objectives.health import LOSS_SPIKE, Finding, HealthMonitor
 from electra.training.allocator import RELEASE_EVERY, release_freed_memory
 from electra.training.checkpoint import Checkpoint, Checkpoints
 from electra.training.checkpoint_io import check_identity, latest, restore, save
 from electra.training.config import TrainerConfig
 from electra.training.cost_estimate import SAMPLED_STEPS, flops_per_sequence
 from electra.training.distributed import AgreedMaximum, broadcast_object, is_main_process, world_size
-from electra.training.health import LOSS_SPIKE, Finding, HealthMonitor
 from electra.training.optim import build_optimizer
 from electra.training.rollback import MAX_SKIPPED_IN_A_ROW, diverged_error, with_rollback_remedy
 from electra.training.run_context import RunContext
@@ -284,7 +284,8 @@ class Trainer:
         self.evaluation = {"step": progress.step, "tokens": progress.tokens, **metrics}
         reshard(self.objective)
         progress.evaluation_seconds = time.perf_counter() - start
-        self.tracking.write_metrics(self.evaluation)
+        seconds = round(progress.evaluation_seconds, 3)
+        self.tracking.write_metrics({**self.evaluation, "evaluation_seconds": seconds})
         self.context.on_report(self.evaluation, progress.steps)
         logger.info(evaluation_line(self.evaluation))
         if progress.steps:

@@ -9,6 +9,9 @@ from typing import Any
 Metrics = Mapping[str, Any]
 
 LOSS_SPIKE, SLOWER, TOO_LONG = "loss spike", "slower than before", "longer than asked"
+NOT_FINITE = "not finite"
+COLLAPSED, TOO_STRONG, STUCK = "generator collapsed", "generator too strong", "discriminator stuck"
+OF_EVALUATIONS = (COLLAPSED, TOO_STRONG, STUCK)
 WARMING_UP, CORPUS_TOO_SMALL = "still warming up", "corpus too small"
 SPIKE, MARGIN = 1.3, 1.0
 """A loss above SPIKE times the recent median, and more than MARGIN nats above it, is a spike."""
@@ -22,6 +25,8 @@ EARLY = 500_000
 """Number of tokens before which a discriminator cannot be called stuck."""
 WINDOW = 20
 """Number of reports in a median."""
+RECENT = 5
+"""Number of reports, at the end of a run, that show whether a finding has passed."""
 
 
 _NEEDED = {
@@ -96,7 +101,7 @@ class HealthMonitor:
         """Findings from a step whose loss or gradient was not finite; `rows` is the file with its rows."""
         return self._new([
             Finding(
-                "not finite",
+                NOT_FINITE,
                 f"the loss or gradient of step {step} is not a finite number, and the step was skipped; its rows "
                 f"are in {rows}",
                 "if it happens again, lower optimizer.learning_rate or set train.precision to float32",
@@ -114,7 +119,7 @@ class HealthMonitor:
 
     def _report_findings(self, metrics: Metrics) -> Iterator[Finding]:
         recent = statistics.median(self.losses) if len(self.losses) >= 5 else math.inf
-        if metrics["loss"] > max(SPIKE * recent, recent + MARGIN):
+        if _is_spike(metrics["loss"], recent):
             yield Finding(
                 LOSS_SPIKE,
                 f"loss {metrics['loss']:.3g} at step {metrics['step']}; the recent median is {recent:.3g}",
@@ -130,6 +135,37 @@ class HealthMonitor:
                     f"{usual / 1e9:,.3g} before",
                     "look for another program on this machine, a hot processor, or a slow disk with the data",
                 )
+
+
+def has_passed(
+    name: str, step: int, *, reports: Sequence[Metrics], evaluations: Sequence[Metrics], progress: float
+) -> bool:
+    """Whether a finding of a step no longer holds at the end of a run's reports and evaluations.
+
+    Forecasts, and findings about the length of a run or its corpus, do not pass.
+
+    Args:
+        progress: the share of the run that is done.
+    """
+    before = [report for report in reports if report["step"] < step][-WINDOW:]
+    after = [report for report in reports if report["step"] > step][-RECENT:]
+    if after and name == NOT_FINITE:
+        return True
+    if after and before and name == LOSS_SPIKE:
+        return not _is_spike(_median(after, "loss"), _median(before, "loss"))
+    if after and before and name == SLOWER:
+        return _median(after, "tokens_per_second") >= SLOWDOWN * _median(before, "tokens_per_second")
+    if name in OF_EVALUATIONS and evaluations and evaluations[-1]["step"] > step:
+        return name not in {finding.name for finding in _evaluation_findings(evaluations[-1], progress)}
+    return False
+
+
+def _median(reports: Sequence[Metrics], name: str) -> float:
+    return statistics.median(report[name] for report in reports)
+
+
+def _is_spike(loss: float, recent: float) -> bool:
+    return loss > max(SPIKE * recent, recent + MARGIN)
 
 
 def _plan_findings(steps: int, warmup_steps: int, epochs: float) -> Iterator[Finding]:
@@ -157,14 +193,14 @@ def _evaluation_findings(metrics: Metrics, progress: float) -> Iterator[Finding]
     at = f"at step {metrics['step']}"
     if progress >= 0.5 and entropy < 0.5 and accuracy < 0.25:
         yield Finding(
-            "generator collapsed",
+            COLLAPSED,
             f"it predicts the same few tokens at almost every position {at} (entropy {entropy:.2f} nats, "
             f"accuracy {accuracy:.2f})",
             "lower optimizer.learning_rate or raise objective.temperature",
         )
     elif progress >= 0.25 and metrics["eval/masked_lm_sample_accuracy"] > 0.75 and auc < 0.65:
         yield Finding(
-            "generator too strong",
+            TOO_STRONG,
             f"{metrics['eval/masked_lm_sample_accuracy']:.0%} of its samples are the original token {at}, "
             f"so the discriminator (AUC {auc:.2f}) gets too few replaced tokens to learn from",
             "make generator.hidden_size or generator.layers smaller, or raise masking.share",
@@ -176,7 +212,7 @@ def _evaluation_findings(metrics: Metrics, progress: float) -> Iterator[Finding]
         and max(auc, unigram_auc) < 0.6
     ):
         yield Finding(
-            "discriminator stuck",
+            STUCK,
             f"it classifies every token as original {at} (loss {loss:.3f}; always predicting the majority class "
             f"gives {majority:.3f}; AUC {auc:.2f})",
             "train longer; docs/concepts/pretraining.md, the start-up plateau, lists what shortens it",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from electra.training.health import HealthMonitor
+from electra.objectives.health import LOSS_SPIKE, NOT_FINITE, SLOWER, WARMING_UP, HealthMonitor, has_passed
 
 HEALTHY: dict[str, Any] = {
     "step": 500,
@@ -45,6 +45,9 @@ def test_failures_seen_in_evaluations(name: str, figures: dict[str, Any]) -> Non
     assert [finding.name for finding in findings] == [name]
     assert "step 500" in findings[0].message and findings[0].remedy
     assert monitor.check_evaluation(HEALTHY | figures, progress=0.7) == []
+    for later, passed in ((HEALTHY, True), (HEALTHY | figures, False)):
+        evaluations = [HEALTHY | figures, later | {"step": 600}]
+        assert has_passed(name, 500, reports=[], evaluations=evaluations, progress=0.7) is passed
 
 
 def test_a_discriminator_is_not_stuck_early_in_training() -> None:
@@ -104,3 +107,31 @@ def test_its_state_survives_a_checkpoint() -> None:
     resumed.load_state_dict(monitor.state_dict())
     assert resumed.check_skipped(2, rows="another") == []
     assert [f.name for f in resumed.check_report(report(10, loss=50.0))] == ["loss spike"]
+
+
+def losses(*values: float, first: int) -> list[dict[str, Any]]:
+    return [
+        {"step": first + 10 * number, "loss": value, "tokens_per_second": 10 * value}
+        for number, value in enumerate(values)
+    ]
+
+
+def test_a_spike_has_passed_when_losses_are_as_before() -> None:
+    before = losses(*[3.0] * 5, first=10)
+    for later, passed in (([9.0, 9.0], False), ([9.0, 3.1, 3.0], True), ([], False)):
+        reports = [*before, *losses(9.0, *later, first=60)]
+        assert has_passed(LOSS_SPIKE, 60, reports=reports, evaluations=[], progress=1) is passed
+
+
+def test_slowness_has_passed_when_the_speed_is_as_before() -> None:
+    before = losses(*[3.0] * 5, first=10)
+    for later, passed in (([1.0, 1.0], False), ([1.0, 2.9, 3.0], True)):
+        reports = [*before, *losses(1.0, *later, first=60)]
+        assert has_passed(SLOWER, 60, reports=reports, evaluations=[], progress=1) is passed
+
+
+def test_what_no_report_can_end_does_not_pass() -> None:
+    reports = losses(*[3.0] * 5, first=10)
+    assert not has_passed(WARMING_UP, 10, reports=reports, evaluations=[], progress=1)
+    assert has_passed(NOT_FINITE, 10, reports=reports, evaluations=[], progress=1)
+    assert not has_passed(NOT_FINITE, 50, reports=reports, evaluations=[], progress=1)

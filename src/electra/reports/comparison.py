@@ -1,0 +1,170 @@
+"""The sections that compare several pre-trainings, or several fine-tunings, with each other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from electra.config import read_toml
+from electra.json_files import read_json
+from electra.objectives.metric_labels import metric_label
+from electra.reports.curves import comparison_panels
+from electra.reports.figures import figure_svg
+from electra.reports.metrics import Metrics, read_metrics
+from electra.reports.page import Figure, LegendEntry, Section
+
+BEST = {
+    "eval/unigram_auc": max, "eval/masked_lm_accuracy": max, "eval/masked_lm_loss": min,
+    "eval/encoder_masked_lm_accuracy": max, "eval/language_model_accuracy": max, "eval/language_model_loss": min,
+    "eval/perplexity": min, "eval/permutation_lm_accuracy": max, "eval/permutation_lm_loss": min,
+}  # fmt: skip
+"""Metrics of which one value is the best. Those of replaced tokens are missing: each run replaces tokens in its
+own way, and is not better because its own are easier to find."""
+COLORS = (
+    "#1f77b4",
+    "#ff7f0e",
+    "#2ca02c",
+    "#d62728",
+    "#9467bd",
+    "#8c564b",
+    "#e377c2",
+    "#7f7f7f",
+    "#bcbd22",
+    "#17becf",
+)
+LINES = ("solid", "dashed", "dotted")
+"""The colors and lines of runs; a line changes after all colors have been used."""
+
+
+def compare_runs(runs: Mapping[str, Path]) -> Section:
+    """The last held-out metrics of several pre-trainings, their curves, and the settings in which they differ."""
+    metrics = {name: read_metrics(folder) for name, folder in runs.items()}
+    corpora = [_corpus(folder) for folder in runs.values()]
+    comparable = len(set(corpora)) == 1
+    notes = [] if comparable else [_describe_corpora(list(runs), corpora)]
+    table = _metrics_table(metrics, mark=comparable)
+    if comparable and table.row_count:
+        notes.append(
+            "Bold: the best of its row. Metrics of replaced tokens have no best, because each run replaces tokens "
+            "in its own way."
+        )
+    styles = {
+        name: (COLORS[number % len(COLORS)], LINES[number // len(COLORS) % len(LINES)])
+        for number, name in enumerate(runs)
+    }
+    compared = metrics
+    if len({_objective(folder) for folder in runs.values()}) > 1:  # losses of different kinds
+        notes.append(
+            "Training losses are not drawn: the objectives differ, and their losses are of different kinds."
+        )
+        compared = {name: Metrics([], one.evaluations, []) for name, one in metrics.items()}
+    panels = comparison_panels(compared, styles)
+    figures = [Figure(f"{panel.title} of all runs", figure_svg(panel.figure())) for panel in panels]
+    return Section(
+        "Comparison of pre-trainings",
+        f"{len(runs)} pre-trainings",
+        notes=notes,
+        tables=[table] if table.row_count else [],
+        figures=figures,
+        legend=[LegendEntry(name, *style) for name, style in styles.items()],
+        settings=_different_settings(runs),
+    )
+
+
+def _metrics_table(runs: Mapping[str, Metrics], *, mark: bool) -> Table:
+    evaluations = [(metrics.evaluations or [{}])[-1] for metrics in runs.values()]
+    table = Table("held-out metric, last", *runs)
+    for key in dict.fromkeys(key for evaluation in evaluations for key in evaluation):
+        if key.startswith("eval/"):
+            values = [evaluation.get(key) for evaluation in evaluations]
+            table.add_row(metric_label(key), *_mark(values, BEST.get(key) if mark else None))
+    return table
+
+
+def compare_fine_tunings(fine_tunings: Mapping[str, Path]) -> Section:
+    """The results of several fine-tunings, and the settings in which they differ."""
+    table = Table("fine-tuning", "task", "metric on dev", "median", "mean", "seeds", "failed")
+    results = {name: read_json(folder / "results.json", optional=True) for name, folder in fine_tunings.items()}
+    for name, one in results.items():
+        rivals = [other for other in results.values() if _rivals(one) == _rivals(other)]
+        cells = []
+        for key in ("median", "mean"):
+            is_best = len(rivals) > 1 and one[key] == max(other[key] for other in rivals)
+            cells.append(Text(f"{one[key]:.4f}", style="bold" if is_best else ""))
+        table.add_row(name, one["task"], one["metric"], *cells, str(len(one["seeds"])), str(one["failed"]))
+    return Section(
+        "Comparison of fine-tunings",
+        f"{len(fine_tunings)} fine-tunings",
+        notes=["Bold: the best of those with the same task, metric and number of dev examples."],
+        tables=[table],
+        settings=_different_settings(fine_tunings),
+    )
+
+
+def _rivals(results: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What fine-tunings whose results can be compared have in common."""
+    return results["task"], results["metric"], results.get("examples", {}).get("dev")
+
+
+def _mark(values: Sequence[float | None], best: Any) -> list[Text]:
+    known = [value for value in values if value is not None]
+    target = best(known) if best and len(known) > 1 and len(set(known)) > 1 else None
+    return [
+        Text(format_value(value), style="bold" if target is not None and value == target else "")
+        for value in values
+    ]
+
+
+def _corpus(folder: Path) -> str:
+    """The fingerprint of the data of a run; "" if it is not known."""
+    data = read_json(folder / "environment.json", optional=True).get("data", {})
+    return str(data.get("fingerprint", ""))
+
+
+def _describe_corpora(names: Sequence[str], corpora: Sequence[str]) -> str:
+    groups = [
+        ", ".join(name for name, own in zip(names, corpora, strict=True) if own == corpus)
+        for corpus in dict.fromkeys(corpora)
+    ]
+    described = "; ".join(f"{number}: {group}" for number, group in enumerate(groups, 1))
+    return (
+        f"The runs have read different corpora ({described}). Figures and curves of different corpora cannot be "
+        "compared, so that no best is marked."
+    )
+
+
+def _objective(folder: Path) -> str:
+    return str(read_config(folder).get("objective", {}))
+
+
+def _different_settings(folders: Mapping[str, Path]) -> list[Table]:
+    """A table of the settings in which runs differ; none if they are equal."""
+    settings = [dict(flatten(read_config(folder))) for folder in folders.values()]
+    table = Table("setting that differs", *folders)
+    for key in dict.fromkeys(key for config in settings for key in config):
+        values = [config.get(key, "–") for config in settings]
+        if any(value != values[0] for value in values) and key not in ("out", "data", "data.path"):
+            table.add_row(key, *map(str, values))
+    return [table] if table.row_count else []
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a config by their full names."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def format_value(value: float | None) -> str:
+    """A metric with four decimals; "–" if there is none."""
+    return "–" if value is None else f"{value:.4f}"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The settings of a run; empty if it has not written them."""
+    path = folder / "config.toml"
+    return read_toml(path) if path.is_file() else {}
