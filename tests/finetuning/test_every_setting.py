@@ -39,6 +39,8 @@ BASE = (
 )  # fmt: skip
 TABLE = ("kind=classification", "data.path=TABLE", "data.text=text", "data.label=label")
 """The data, unless a change has others. Words in capitals are files and folders of the fixture."""
+MOODS = (*TABLE, "data.label=mood")
+"""10 rows are angry, 20 are calm, and 10 are glad."""
 SCORES = ("kind=classification", "data.path=TABLE", "data.text=text", "data.label=score")
 PAIRS = ("kind=pair", "data.path=TABLE", "data.text=text", "data.pair=body", "data.label=label")
 MULTILABEL = ("kind=multilabel", "data.path=TABLE", "data.text=text", "data.label=topics")
@@ -220,6 +222,11 @@ CHANGES = {
     "data.separator": [
         Change(";", lambda b, a: a.labels == ("art", "law", "sea") and "art;law" in b.labels, MULTILABEL),
     ],
+    "data.class_weights": [
+        Change('["good=3", "bad=3"]', lambda b, a: is_close(a.loss, 3 * b.loss)),
+        Change("balanced", lambda b, a: a.labels == ("angry", "calm", "glad")
+               and a.model.problem.weights == pytest.approx((4 / 3, 2 / 3, 4 / 3)) and a.loss != b.loss, MOODS),
+    ],
     "data.dev_share": [Change("0.5", lambda b, a: (len(b.lines("dev")), len(a.lines("dev"))) == (4, 20))],
     "data.fraction": [Change("0.5", lambda b, a: (b.examples, a.examples) == (36, 18))],
     "data.shots": [Change("3", lambda b, a: (b.examples, a.examples) == (36, 6))],
@@ -292,6 +299,7 @@ CHANGES = {
     ],
 }  # fmt: skip
 OTHERS = {
+    "tracking.tracker": "tests/training/test_trackers.py",
     "train.device": "needs a GPU",
     "tracking.on_event": "tests/training/test_events.py has runs with commands",
 }

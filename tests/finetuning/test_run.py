@@ -2,12 +2,9 @@
 
 import csv
 import json
-import os
 import random
-import shutil
-import signal
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,61 +12,18 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from small_tuning import NOUNS, SETTINGS, records, sentence, tune, write
 
 import electra
 from electra.cli import main
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import ConfigError
 from electra.export.loading import load_pretrained
-from electra.finetuning import run as run_
-from electra.finetuning import seed_run
 from electra.finetuning.config import load_task_config
 from electra.finetuning.results import FinetuneResult
-from electra.finetuning.run import finetune
 from electra.finetuning.setup import build_setup
 from electra.tasks.subsampling import subsample
 
 Breaks = Callable[[int, Callable[[], None]], None]
-
-NOUNS = ["gardener", "sailor", "clock", "neighbour", "river", "teacher", "fox", "garden", "boat", "road", "town"]
-SETTINGS: dict[str, Any] = {
-    "kind": "classification", "train.precision": "float32", "train.batch_size": 16, "train.epochs": 2,
-    "optimizer.learning_rate": 1e-2, "tracking.tensorboard": False, "train.device": "cpu",
-}  # fmt: skip
-
-
-def sentence(draw: random.Random, *words: str) -> str:
-    parts = [*words, *draw.choices(NOUNS, k=draw.randint(2, 8))]
-    return " ".join(draw.sample(parts, len(parts)))
-
-
-def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _products_are_not_timed() -> Iterator[None]:
-    """It takes a second on some machines, and only console output depends on it."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("electra.training.precision.product_flops", lambda dtype, device: 1e9)
-        yield
-
-
-@pytest.fixture(scope="module")
-def model(small_model: str) -> str:
-    return small_model
-
-
-@pytest.fixture(scope="module")
-def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """400 texts, good if they are splendid and bad if they are dreadful."""
-    draw = random.Random(0)
-    kinds = [("splendid", "good"), ("dreadful", "bad")] * 200
-    rows = [{"text": sentence(draw, word), "label": label} for word, label in kinds]
-    return write(tmp_path_factory.mktemp("easy") / "reviews.csv", rows)
 
 
 @pytest.fixture(scope="module")
@@ -81,20 +35,10 @@ def hopeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def tune(model: str, data: Path, out: Path, **others: Any) -> FinetuneResult:
-    """Fine-tune with settings whose dots are written as two underscores."""
-    settings = SETTINGS | {name.replace("__", "."): value for name, value in others.items()}
-    return finetune(load_task_config({**settings, "model": model, "data.path": data, "out": out}))
-
-
 def command(model: str, data: Path, out: Path, *arguments: str, **others: Any) -> list[str]:
     settings = {name: value for name, value in (SETTINGS | others).items() if value is not None}
     options = [part for name, value in settings.items() for part in (f"--{name}", str(value).lower())]
     return ["finetune", model, "--data", str(data), "--out", str(out), *options, *arguments]
-
-
-def records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def evaluations(folder: Path) -> list[float]:
@@ -111,25 +55,6 @@ def predict_dev(out: Path, data: Path) -> list[float]:
 def stored_predictions(seed: Path) -> Any:
     """Predictions for dev that a seed wrote, approximately."""
     return pytest.approx([one["value"] for one in records(seed / "dev.jsonl")], abs=1e-4)
-
-
-def contents(out: Path) -> dict[str, Any]:
-    """Contents of a fine-tuning's folder, without times."""
-    results = json.loads((out / "results.json").read_text())
-    for seed in results["seeds"]:
-        del seed["seconds"]
-    clocks = ("seconds", "tokens_per_second", "evaluation_seconds")
-    metrics = {
-        place.parent.name: [{k: v for k, v in one.items() if k not in clocks} for one in records(place)]
-        for place in out.glob("seed-*/metrics.jsonl")
-    }
-    weights = {name: tensor.tolist() for name, tensor in load_file(out / "model/model.safetensors").items()}
-    return {"results": results, "metrics": metrics, "weights": weights, "dev": records(out / "seed-0/dev.jsonl")}
-
-
-@pytest.fixture(scope="module")
-def finished(model: str, easy: Path, tmp_path_factory: pytest.TempPathFactory) -> FinetuneResult:
-    return tune(model, easy, tmp_path_factory.mktemp("finished") / "out", seeds=2)
 
 
 def test_an_easy_table_is_learned(finished: FinetuneResult) -> None:
@@ -193,74 +118,6 @@ def test_the_layer_decay_reaches_the_steps(model: str, easy: Path, tmp_path: Pat
     assert before.keys() == after.keys() and result.seeds[0].steps > 20
     for name, weights in before.items():
         torch.testing.assert_close(after[name], weights, rtol=0, atol=1e-7, msg=name)
-
-
-def crash() -> None:
-    raise RuntimeError("the machine is gone")
-
-
-@pytest.mark.parametrize(
-    "more", [{}, {"evaluation__keep": "best", "evaluation__every": 5}, {"train__micro_batch_size": 4}]
-)
-def test_a_crashed_run_resumes_bit_for_bit(
-    more: dict[str, Any], model: str, easy: Path, tmp_path: Path, breaks: Breaks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(seed_run, "MIN_CHECKPOINT_STEPS", 5)
-    tune(model, easy, tmp_path / "whole", **more)
-    breaks(37, crash)
-    with pytest.raises(RuntimeError):
-        tune(model, easy, tmp_path / "died", **more)
-    assert max(path.name for path in (tmp_path / "died/seed-0/checkpoints").iterdir()) == "step-00000035"
-    started: list[int] = []
-    breaks(34, lambda: started.append(34))
-    tune(model, easy, tmp_path / "died", **more)
-    assert not started, "it began again"
-    assert contents(tmp_path / "died") == contents(tmp_path / "whole")
-
-
-def test_a_signal_stops_a_run_and_the_same_command_resumes_it(
-    finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, breaks: Breaks,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    breaks(30, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    stopped = tune(model, easy, tmp_path / "out", seeds=2)
-    assert f"with --out {tmp_path / 'out'}, without --fresh" in caplog.text
-    assert stopped.exit_code == 128 + signal.SIGTERM and not (tmp_path / "out/results.json").exists()
-    assert "the same command resumes it" in str(stopped.__rich__())
-    breaks(-1, crash)
-    tune(model, easy, tmp_path / "out", seeds=2)
-    assert contents(tmp_path / "out") == contents(finished.out)
-
-
-def test_a_run_killed_between_two_seeds_resumes(
-    finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed before the checkpoints are removed, and just before the result is written."""
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
-        patched.setattr(run_, "remove_checkpoints", lambda _: crash())
-        tune(model, easy, tmp_path / "out", seeds=2)
-    shutil.copytree(tmp_path / "out", tmp_path / "earlier")
-    (tmp_path / "earlier/seed-0/result.json").unlink()
-    for folder in (tmp_path / "out", tmp_path / "earlier"):
-        assert (folder / "seed-0/checkpoints").exists()
-        tune(model, easy, folder, seeds=2)
-        assert contents(folder) == contents(finished.out)
-        assert not list(folder.glob("seed-*/checkpoints")) and not list(folder.glob(".*"))
-
-
-def test_finished_seeds_are_not_run_again_and_need_the_same_config(
-    finished: FinetuneResult, model: str, easy: Path, tmp_path: Path, breaks: Breaks
-) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(finished.out, out)
-    steps: list[int] = []
-    breaks(1, lambda: steps.append(1))
-    again = tune(model, easy, out, seeds=2)
-    assert again.seeds == finished.seeds and contents(out) == contents(finished.out) and not steps
-    more = tune(model, easy, out, seeds=3)
-    assert more.seeds[:2] == finished.seeds and len(more.seeds) == 3 and len(steps) == 1
-    with pytest.raises(CheckpointError, match=r"optimizer\.learning_rate: the run has 0\.01, asked for 0\.5"):
-        tune(model, easy, out, optimizer__learning_rate=0.5)
 
 
 def test_the_last_or_the_best_weights_are_kept(model: str, hopeless: Path, tmp_path: Path) -> None:
