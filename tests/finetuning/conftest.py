@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_tuning import sentence, tune, write
+from table_finetuning import sentence, tune, write
 
 from electra.finetuning.results import FinetuneResult
 

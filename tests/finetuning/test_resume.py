@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_tuning import contents, tune
+from table_finetuning import contents, tune
 
 from electra.errors import CheckpointError
 from electra.finetuning import run as run_

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_tuning import NOUNS, SETTINGS, records, sentence, tune, write
+from table_finetuning import NOUNS, SETTINGS, records, sentence, tune, write
 
 import electra
 from electra.cli import main

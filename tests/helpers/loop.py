@@ -30,6 +30,9 @@ from electra.training.trainer import Outcome, Trainer
 
 LENGTH, VOCABULARY = 8, 11
 
+CLOCKS = ("seconds", "tokens_per_second", "evaluation_seconds")
+"""Metrics that depend on the machine."""
+
 
 class NextId(TrainableModule):
     """Predicts (id + 1) mod V from an id, with dropout, so that hidden randomness would show."""
@@ -135,5 +138,4 @@ def metrics(path: Path) -> list[dict[str, Any]]:
     """metrics.jsonl without times and speeds."""
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     records = [record for record in records if record.get("health") != SLOWER]
-    clocks = ("seconds", "tokens_per_second", "evaluation_seconds")
-    return [{k: v for k, v in r.items() if k not in clocks} for r in records]
+    return [{k: v for k, v in r.items() if k not in CLOCKS} for r in records]

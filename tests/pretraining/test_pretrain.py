@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loop import metrics
 from safetensors.torch import load_file
 from small_run import command, config
 
@@ -25,7 +26,6 @@ from electra.data.collate import Batch
 from electra.data.shards import TokenData
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError, DataError
-from electra.objectives.health import SLOWER
 from electra.pretraining.build import build_batches
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.run import PretrainResult, pretrain
@@ -49,14 +49,6 @@ main(sys.argv[1:])
 
 def final_weights(run: Path) -> dict[str, torch.Tensor]:
     return load_file(max((run / "checkpoints").iterdir()) / "model.safetensors")
-
-
-def figures(run: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl without what a clock says."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    records = [record for record in records if record.get("health") != SLOWER]
-    clocks = ("seconds", "tokens_per_second", "evaluation_seconds")
-    return [{k: v for k, v in record.items() if k not in clocks} for record in records]
 
 
 def contents(run: Path) -> dict[Path, bytes]:
@@ -106,9 +98,9 @@ def test_a_stopped_run_shows_the_step_of_its_metrics(finished: PretrainResult) -
 
 
 def test_a_finished_run_given_again_does_nothing_new(finished: PretrainResult, data_folder: Path) -> None:
-    before = figures(finished.run)
+    before = metrics(finished.run)
     again = pretrain(config(data_folder, finished.run, "train.steps=40"))
-    assert again.outcome == finished.outcome and figures(finished.run) == before
+    assert again.outcome == finished.outcome and metrics(finished.run) == before
 
 
 def test_sigkill_and_the_same_command_end_the_same(
@@ -128,7 +120,7 @@ def test_sigkill_and_the_same_command_end_the_same(
     whole, resumed = final_weights(finished.run), final_weights(out)
     assert whole.keys() == resumed.keys()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    assert figures(finished.run) == figures(out)
+    assert metrics(finished.run) == metrics(out)
 
 
 def test_fresh_starts_beside(finished: PretrainResult, data_folder: Path) -> None:
@@ -241,7 +233,7 @@ def test_accumulation_gives_nearly_the_same_run(data_folder: Path, tmp_path: Pat
     losses = []
     for name, size in (("whole", 0), ("parts", 4)):
         pretrain(config(data_folder, tmp_path / name, "train.steps=10", f"train.micro_batch_size={size}"))
-        losses.append([record["loss"] for record in figures(tmp_path / name) if "loss" in record])
+        losses.append([record["loss"] for record in metrics(tmp_path / name) if "loss" in record])
     assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
 
 
@@ -251,7 +243,7 @@ def test_the_first_prediction_is_the_unigram_distribution(data_folder: Path, tmp
     for name in ("zero", "unigram"):
         settings = [f"init.output_bias={name}", "model.initializer_range=1e-6", "train.steps=1"]
         pretrain(config(data_folder, tmp_path / name, *settings, "init.token_table=random"))
-        records = [record for record in figures(tmp_path / name) if "eval/masked_lm_loss" in record]
+        records = [record for record in metrics(tmp_path / name) if "eval/masked_lm_loss" in record]
         at_start.append(records[0]["eval/masked_lm_loss"])
     data = TokenData.open(data_folder)
     counts = data.unigram_counts + 1.0
@@ -304,7 +296,7 @@ def test_compiled_encoders_train_and_are_evaluated(
     evaluations = []
     for name in ("off", "on"):
         pretrain(config(data_folder, tmp_path / name, "train.steps=10", f"train.compile={name}"))
-        evaluations.append([r for r in figures(tmp_path / name) if "eval/unigram_auc" in r])
+        evaluations.append([r for r in metrics(tmp_path / name) if "eval/unigram_auc" in r])
     assert evaluations[0][0] == pytest.approx(evaluations[1][0])  # before the first step
     losses = [record["eval/masked_lm_loss"] for record in evaluations[1]]
     assert losses[-1] < losses[0]

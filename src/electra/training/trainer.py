@@ -284,9 +284,9 @@ class Trainer:
         self.evaluation = {"step": progress.step, "tokens": progress.tokens, **metrics}
         reshard(self.objective)
         progress.evaluation_seconds = time.perf_counter() - start
-        seconds = round(progress.evaluation_seconds, 3)
-        self.tracking.write_metrics({**self.evaluation, "evaluation_seconds": seconds})
-        self.context.on_report(self.evaluation, progress.steps)
+        record = {**self.evaluation, "evaluation_seconds": round(progress.evaluation_seconds, 3)}
+        self.tracking.write_metrics(record)
+        self.context.on_report(record, progress.steps)
         logger.info(evaluation_line(self.evaluation))
         if progress.steps:
             self._warn_of(self.health.check_evaluation(self.evaluation, progress=progress.step / progress.steps))

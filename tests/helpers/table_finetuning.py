@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from loop import CLOCKS
 from safetensors.torch import load_file
 
 from electra.finetuning.config import load_task_config
@@ -48,9 +49,8 @@ def contents(out: Path) -> dict[str, Any]:
     results = json.loads((out / "results.json").read_text())
     for seed in results["seeds"]:
         del seed["seconds"]
-    clocks = ("seconds", "tokens_per_second", "evaluation_seconds")
     metrics = {
-        place.parent.name: [{k: v for k, v in one.items() if k not in clocks} for one in records(place)]
+        place.parent.name: [{k: v for k, v in one.items() if k not in CLOCKS} for one in records(place)]
         for place in out.glob("seed-*/metrics.jsonl")
     }
     weights = {name: tensor.tolist() for name, tensor in load_file(out / "model/model.safetensors").items()}
