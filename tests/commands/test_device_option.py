@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 from small_finetuning import write_table
+from small_model import write_model
 from small_run import SMALL, command
 
 from electra.cli import VERBS, main
 from electra.export.included_models import find_included
 from electra.help import config_type
+from electra.modeling.encoders.relative import RelativeConfig
+from electra.modeling.heads import LanguageModelHead
 from electra.preparation.config import PrepareConfig
 from electra.preparation.run import prepare
+from electra.tasks.classification import Classification
 
 WITHOUT_NETWORK = {
     "prepare", "data inspect", "data stats", "data verify", "data fetch", "data merge", "status", "compare",
@@ -26,10 +30,14 @@ WORDS = "The\tDET\ncat\tNOUN\nsat\tVERB\n\n" * 30
 
 @pytest.fixture(scope="module")
 def files(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The inputs of all verbs, with the vocabulary of wiki-tiny."""
+    """The inputs of all verbs, with the vocabulary of wiki-tiny, and models for verbs that need another one."""
     folder = tmp_path_factory.mktemp("files")
     prepare(PrepareConfig((str(corpus_file),), folder / "DATA", tokenizer="wiki-tiny", workers=1))
     write_table(folder / "TABLE")
+    write_model(folder / "STARS", problem=Classification(("accuracy",), labels=("bad", "good")))
+    write_model(
+        folder / "CAUSAL", head=LanguageModelHead, encoder=RelativeConfig, direction="left", type_vocabulary_size=1
+    )
     (folder / "wiki-tiny").symlink_to(find_included("wiki-tiny") or "")
     (folder / "pairs.jsonl").write_text(json.dumps({"good": "The cat sat.", "bad": "The cat sit."}) + "\n")
     (folder / "words.txt").write_text("The c\ncat c\nsit i\n\n" * 30)
@@ -42,10 +50,13 @@ def files(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COMMANDS = {
+    "quickstart": "--out RUN",
+    "data tags": "DATA --tagger STARS",
     "score": "wiki-tiny text",
     "score --surprisal": "wiki-tiny text",
     "prompt": "wiki-tiny text --words bad=terrible good=great",
     "similarity": "wiki-tiny one two",
+    "predict": "STARS text",
     "serve": "wiki-tiny --port 0",
     "pretrain": "electra-tiny --data DATA --out RUN --train.steps 2",
     "finetune": "wiki-tiny --kind classification --data TABLE --out RUN",
@@ -55,6 +66,7 @@ COMMANDS = {
     "analyze detect": "wiki-tiny --data words.txt",
     "analyze parts-of-speech": "wiki-tiny --data bank.conllu",
     "analyze compare": "wiki-tiny wiki-tiny --text bank.conllu",
+    "analyze context": "CAUSAL/model --data DATA --no-speed",
     "analyze calibrate": "wiki-tiny --data DATA",
     "analyze generator": "wiki-tiny/encoder --data DATA",
     "analyze long-inputs": "wiki-tiny --data DATA --length 64",
@@ -67,6 +79,7 @@ def test_every_verb_that_computes_has_the_option() -> None:
         config = config_type(getattr(importlib.import_module(module), name))
         has_option = "device" in {field.name for field in dataclasses.fields(config)}
         assert has_option == (verb not in WITHOUT_NETWORK), verb
+        assert has_option == (verb in COMMANDS), verb
 
 
 @pytest.mark.parametrize("verb", COMMANDS)

@@ -53,6 +53,7 @@ def run(config: QuickstartConfig) -> QuickstartResult:
     """
     from electra.analysis.demonstration import demonstrate
     from electra.data.shards import MANIFEST, TokenData
+    from electra.modeling.device import resolve_device
     from electra.preparation.config import PrepareConfig
     from electra.preparation.documentation import collect_documentation
     from electra.preparation.run import prepare
@@ -61,6 +62,7 @@ def run(config: QuickstartConfig) -> QuickstartResult:
 
     data_folder = config.out / "data"
     check_out_folder(config.out)
+    resolve_device(config.device)  # before a minute of preparation
     if not (data_folder / MANIFEST).exists():
         logger.info("1/3 collecting the documentation of Python and the installed packages")
         corpus = collect_documentation(config.out / CORPUS)
