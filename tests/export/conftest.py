@@ -8,6 +8,7 @@ import torch
 
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
+from electra.export import huggingface
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.preparation.tokenizer_training import train_tokenizer
@@ -50,3 +51,17 @@ def network(tokenizer_json: Path) -> Callable[..., Network]:
         return encoder, head
 
     return make
+
+
+@pytest.fixture
+def export(network: Callable[..., Network], tokenizer_json: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Writes a network and returns its folder."""
+
+    def write(kind: str = "discriminator", folder: Path = tmp_path / "model", **shape: int) -> Path:
+        encoder, head = network(kind, **shape)
+        huggingface.save(
+            folder, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="# A card", max_length=24
+        )
+        return folder
+
+    return write

@@ -1,118 +1,39 @@
-"""ONNX folders compute the same as PyTorch, also in the scripts of the docs; wrong uses are refused."""
+"""ONNX folders compute the same as PyTorch, also in the scripts of the docs."""
 
 import dataclasses
-import importlib.util
 import json
 import subprocess
 import sys
 from ast import literal_eval
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
-from configs import make_encoder_config
-from small_model import LENGTH, TEXTS, write_model
+from small_model import TEXTS, write_model
+from small_pretrained import PAIRS, PROBLEMS, SHAPES, TAGGED, pretrained
 from torch import nn
 
 import electra
 from electra.data.tokenizer import special_tokens
-from electra.errors import CheckpointError, MissingExtraError
 from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.export.onnx.check import max_difference, sample_batch, torch_network
 from electra.export.onnx.graph import Graph
 from electra.export.onnx.model import load_onnx, open_session
 from electra.export.onnx.write import save_onnx
-from electra.export.pretrained import Pretrained
-from electra.modeling.encoders.base import EncoderConfig
-from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, ReplacedTokenHead
-from electra.preparation.tokenizer_training import train_tokenizer
-from electra.serving.calibration import Calibration
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
-from electra.tasks.base import Problem, Text
-from electra.tasks.classification import Classification
-from electra.tasks.conll import Sentence
-from electra.tasks.multilabel import Multilabel
-from electra.tasks.question_answering import QuestionAnswering
-from electra.tasks.regression import Regression
-from electra.tasks.tagging import build_tagging_task
-from electra.tasks.task_model import TaskModel
+from electra.tasks.base import Text
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package)
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "electra": {},
-    "one segment, square": {"embedding_size": 32, "type_vocabulary_size": 1, "activation": "silu"},
-    "albert": {"share_layers": "all", "activation": "gelu_tanh"},
-    "xlnet": {"kind": "relative", "embedding_size": 32},
-    "to the left": {
-        "kind": "relative", "embedding_size": 32, "direction": "left", "type_vocabulary_size": 1,
-        "activation": "relu", "memory_length": 8,
-    },
-    # Local windows of one, of several and of a part of a row; the last block is local, global or between.
-    "modernbert": {"kind": "modernbert", "local_window": 4, "layers": 4, "activation": "gelu"},
-    "modernbert, square": {
-        "kind": "modernbert", "embedding_size": 32, "local_window": 16, "layers": 3, "bias": True,
-        "norm_bias": True,
-    },
-    "toward modernbert": {
-        "kind": "modernbert", "norm": "post", "position_encoding": "learned", "gated_feed_forward": False,
-        "type_vocabulary_size": 2, "local_window": 6, "global_every": 2, "final_norm": False,
-    },
-    "deberta": {"kind": "deberta", "position_buckets": 8, "activation": "gelu", "type_vocabulary_size": 0},
-    "deberta, v2": {
-        "kind": "deberta", "embedding_size": 32, "position_buckets": 0, "max_positions": 8, "activation": "gelu",
-        "convolution_width": 3, "convolution_activation": "tanh", "share_position_projections": False,
-        "relative_norm": False,
-    },
-}  # fmt: skip
-PAIRS = [("The cat sat", "a dog"), ("A dog ate my homework, twice", "the mat the mat"), ("on", "the homework")]
-LABELS = ("bad", "fair", "good")
-TAGGED = build_tagging_task("x", {"train": [Sentence(("a", "dog"), ("O", "B-PET"), "a.txt", 1)]}).problem
-PROBLEMS: dict[str, tuple[Problem, list[Any]]] = {
-    "linear": (Classification(("accuracy",), labels=LABELS), TEXTS),
-    "hidden": (Classification(("accuracy",), "hidden", labels=LABELS), TEXTS),
-    "pair": (Classification(("accuracy",), pair=True, labels=LABELS), PAIRS),
-    "multilabel": (Multilabel(("micro_f1",), labels=LABELS), TEXTS),
-    "regression": (Regression(("error",), low=2.0, high=9.0), TEXTS),
-    "tagging": (TAGGED, TEXTS),
-    "plain span": (QuestionAnswering("plain", max_question=8, stride=4), PAIRS),
-    "span": (QuestionAnswering(max_question=8, stride=4), PAIRS),
-    "answerable span": (QuestionAnswering(impossible=True, max_question=8, stride=4), PAIRS),
-}
 LONG = [*TEXTS, " ".join(TEXTS * 4), "cat", ""]
-
-
-def pretrained(
-    shape: str, build_head: Callable[[EncoderConfig], Any] | None, problem: Problem | None = None
-) -> Pretrained:
-    """A network with random weights, biases and norms."""
-    tokenizer = train_tokenizer(TEXTS * 5, vocabulary_size=150)
-    torch.manual_seed(0)
-    settings = {"embedding_size": 16, "layers": 2, "max_positions": 40, **SHAPES[shape]}
-    config = make_encoder_config(
-        hidden_size=32, feed_forward_size=48, heads=2, vocabulary_size=150,
-        initializer_range=0.4, linear_initializer_range=0.2, **settings,
-    )  # fmt: skip
-    encoder = config.build().eval()
-    head = None
-    if problem is not None:
-        head = TaskModel(encoder, problem).head.eval()
-    elif build_head is not None:
-        head = build_head(config).eval()
-    for network in (encoder, head):
-        for parameter in [] if network is None else network.parameters():
-            if parameter.dim() == 1:
-                parameter.data += 0.2 * torch.randn_like(parameter)
-    task = None if problem is None else problem.to_dict()
-    return Pretrained(encoder, head, tokenizer, "replaced-token" if task is None else None, LENGTH + 8, task)
 
 
 def close(actual: Any, expected: Any, bound: float = 1e-4) -> bool:
@@ -312,103 +233,6 @@ def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path
             assert close(float(line.rpartition(" ")[2]), float(outputs["scores"].max()), 2e-4)
             if kind != "answerable span":
                 assert line.rpartition(" ")[0] == predictor([pair])[0]["answer"]
-
-
-class TestRefused:
-    def test_a_graph_that_differs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        model = pretrained("electra", ReplacedTokenHead)
-        monkeypatch.setattr("electra.export.onnx.blocks.MASKED_BIAS", 0.0)  # padding is not masked
-        with pytest.raises(CheckpointError, match=r"differs from the network by .* so it is not written"):
-            save_onnx(model, tmp_path / "onnx")
-        assert not list(tmp_path.iterdir())
-
-    def test_a_language_model_but_not_its_encoder(self, tmp_path: Path) -> None:
-        model = pretrained("xlnet", LanguageModelHead)
-        with pytest.raises(CheckpointError, match="--part encoder"):
-            save_onnx(model, tmp_path / "onnx")
-        assert save_onnx(model.encoder_only(), tmp_path / "onnx").kind == "encoder"
-
-    def test_too_large_a_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("electra.export.onnx.heads.FILE_LIMIT", 1000)
-        with pytest.raises(CheckpointError, match="an ONNX file holds at most 2 GiB"):
-            save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
-
-    def test_a_folder_that_exists(self, tmp_path: Path) -> None:
-        model = pretrained("electra", ReplacedTokenHead)
-        (tmp_path / "empty").mkdir()
-        save_onnx(model, tmp_path / "empty")
-        with pytest.raises(CheckpointError, match="exists already"):
-            save_onnx(model, tmp_path / "empty")
-
-    @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
-    def test_without_the_extra(self, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        save_onnx(model := pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
-        real = importlib.util.find_spec
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else real(name))
-        with pytest.raises(MissingExtraError, match=rf'ONNX needs {package};.*pip install "electra\[onnx\]"'):
-            save_onnx(model, tmp_path / "other")
-        if package == "onnxruntime":
-            with pytest.raises(MissingExtraError, match=r"electra\[onnx\]"):
-                Scorer(tmp_path / "onnx")
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            (
-                lambda metadata: metadata.update(format=2),
-                "has format 2, and this version of electra reads up to 1",
-            ),
-            (lambda metadata: metadata.update(format="x"), "a file is damaged"),
-            (lambda metadata: metadata.update(kind="oracle"), "a file is damaged"),
-            (lambda metadata: metadata.pop("special_tokens"), "a file is damaged"),
-            (lambda metadata: metadata.update(inputs=3), "a file is damaged"),
-            (lambda metadata: metadata["outputs"].pop("states"), "belong to different models"),
-        ],
-    )
-    def test_damaged_metadata(self, change: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
-        save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "onnx")
-        metadata = json.loads((path := tmp_path / "onnx/onnx.json").read_text())
-        change(metadata)
-        path.write_text(json.dumps(metadata))
-        with pytest.raises(CheckpointError, match=message):
-            Scorer(tmp_path / "onnx")
-
-    def test_damaged_files(self, tmp_path: Path) -> None:
-        save_onnx(pretrained("electra", ReplacedTokenHead), folder := tmp_path / "onnx")
-        (folder / "model.onnx").write_bytes((folder / "model.onnx").read_bytes()[:5000])
-        with pytest.raises(CheckpointError, match=r"model\.onnx is damaged"):
-            Scorer(folder)
-        (folder / "model.onnx").unlink()
-        with pytest.raises(CheckpointError, match=r"model\.onnx is missing"):
-            Scorer(folder)
-        (folder / "onnx.json").write_text("{")
-        with pytest.raises(CheckpointError, match="cannot be read"):
-            Scorer(folder)
-
-    def test_a_folder_without_metadata(self, tmp_path: Path) -> None:
-        model = write_model(tmp_path / "saved")
-        save_onnx(load_pretrained(model), folder := tmp_path / "onnx", config_json=model / "config.json")
-        (folder / "onnx.json").unlink()
-        with pytest.raises(CheckpointError, match=r"for an ONNX folder, onnx\.json is missing"):
-            Scorer(folder)
-
-    def test_the_wrong_use(self, tmp_path: Path) -> None:
-        save_onnx(pretrained("electra", None, PROBLEMS["linear"][0]), folder := tmp_path / "text")
-        uses: list[tuple[Callable[[], Any], str]] = [
-            (lambda: Scorer(folder), "is fine-tuned for a task"),
-            (lambda: MaskedTokenPredictor(folder), "predicts no masked tokens"),
-            (lambda: TextEncoder(folder), "no hidden states; .* --part encoder"),
-            (lambda: Predictor(folder, device="cuda"), "runs on the CPU"),
-            (lambda: load_pretrained(folder), "is an ONNX folder"),
-            (lambda: electra.load(folder).encoder, "no PyTorch encoder"),
-            (lambda: Calibration.load(folder), "has no calibration"),
-        ]
-        for use, message in uses:
-            with pytest.raises(CheckpointError, match=message):
-                use()
-        save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "scores")
-        with pytest.raises(CheckpointError, match="was not fine-tuned"):
-            Predictor(tmp_path / "scores")
 
 
 def test_a_folder_of_a_saved_model(tmp_path: Path) -> None:
