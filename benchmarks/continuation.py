@@ -1,7 +1,9 @@
 """Does a trained encoder become better by being continued on text of a domain? Ways of continuing at equal FLOPs.
 
     python benchmarks/continuation.py MODEL --data DATA --tasks TASKS --out RESULTS.jsonl --runs FOLDER
-        --arm continue pretrain=continue --arm masked-lm pretrain=continue objective.kind=masked-lm
+        --arm plus pretrain=electra-plus-tiny train.batch_size=16 optimizer.learning_rate=1e-4
+        --arm masked-lm pretrain=electra-tiny objective.kind=masked-lm packing.builder=packed train.batch_size=16
+            optimizer.learning_rate=1e-4 optimizer.warmup_steps=0
         [--flops 1.4e14] [--seeds 0 1 2 3 4] [--task ner-bc5cdr=815] [--repetitions 2]
 
 MODEL is a folder in transformers' form, and DATA was prepared with its tokenizer. An arm is a name, a preset
@@ -15,24 +17,18 @@ import argparse
 import json
 import logging
 import os
-import shutil
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import t as student
-
 import electra
-from electra.finetuning.load_task import load_task
 from electra.pretraining.dry_run import dry_run
+from electra.reports.study_results import t_interval
+from finetuning_defaults import run as finetune
 
 UNTOUCHED = "untouched"
-FOLDERS = {"chunking": "chunking-conll2000", "ner-bc5cdr": "ner-bc5cdr", "ner-wnut17": "ner-wnut17"}
-"""Folders of the tasks that are not in glue/."""
-WARMUP_SHARE = 0.1
-
 KEY = ("model", "task", "examples", "flops", "arm", "seed")
 
 Arm = Mapping[str, object]
@@ -56,24 +52,8 @@ def pretrain(out: Path, model: str, data: Path, arm: Arm, flops: float, seed: in
     per_step = dry_run(electra.load_config(str(arm["pretrain"]), {**settings, "out": None})).cost.flops / 1000
     steps = round(flops / per_step)
     settings |= {"train.steps": steps}
-    settings.setdefault("optimizer.warmup_steps", round(WARMUP_SHARE * steps))
     electra.pretrain(electra.load_config(str(arm["pretrain"]), settings))
     return steps
-
-
-def finetune(model: str | Path, data: Path, task: str, examples: int, seed: int, out: Path) -> float:
-    """The metric of a fine-tuning on a sample of the examples."""
-    settings: dict[str, object] = {
-        "model": str(model), "task": task, "data.path": str(data / FOLDERS.get(task, "glue")), "seed": seed,
-        "out": str(out),
-    }  # fmt: skip
-    size = len(load_task(electra.load_task_config(settings)).splits["train"])
-    if examples:
-        settings["data.fraction"] = examples / size
-    result = electra.finetune(electra.load_task_config(settings))
-    shutil.rmtree(out)
-    [of_seed] = result.seeds
-    return float(of_seed.metrics[result.metric])
 
 
 def read(path: Path) -> Rows:
@@ -109,12 +89,12 @@ def table(rows: Rows) -> Iterator[str]:
 
 
 def interval(differences: Sequence[float]) -> str:
-    """The mean and Student's interval of 95%."""
-    mean, count = statistics.mean(differences), len(differences)
-    if count == 1:
-        return f"{mean:+.2f}"
-    half = student.ppf(0.975, count - 1) * statistics.stdev(differences) / count**0.5
-    return f"{mean:+.2f} ({mean - half:+.2f} to {mean + half:+.2f})"
+    """The mean and, of two or more, Student's interval of 95%."""
+    mean = f"{statistics.mean(differences):+.2f}"
+    if len(differences) == 1:
+        return mean
+    low, high = t_interval(differences)
+    return f"{mean} ({low:+.2f} to {high:+.2f})"
 
 
 def read_arms(given: Sequence[Sequence[str]]) -> dict[str, Arm]:
@@ -140,9 +120,9 @@ def measure(options: argparse.Namespace, done: Rows, name: str, arm: Arm, flops:
     for key in keys:
         if key in done:
             continue
-        out = options.runs / f"tuning-{os.getpid()}"
+        _, task, examples, *_ = key
         values = [
-            finetune(model, options.tasks, key[1], key[2], 100 * seed + repetition, out)
+            finetune(str(model), options.tasks, task, examples, 100 * seed + repetition, {})["value"]
             for repetition in range(options.repetitions)
         ]
         row = dict(zip(KEY, key, strict=True))
@@ -151,8 +131,6 @@ def measure(options: argparse.Namespace, done: Rows, name: str, arm: Arm, flops:
             file.write(json.dumps(row) + "\n")
             os.fsync(file.fileno())
         done[key] = row
-    if arm:
-        shutil.rmtree(model / "checkpoints", ignore_errors=True)
 
 
 def main() -> None:
