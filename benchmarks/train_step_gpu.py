@@ -1,13 +1,14 @@
 """Training steps on a GPU, ours and transformers' classes: tokens/s, utilization, memory, days of the recipe.
 
-    python benchmarks/train_step_gpu.py [--presets electra-small electra-base] [--steps 50] [--json FILE]
+    python benchmarks/train_step_gpu.py [--presets electra-small electra-base] [--cuda-graphs] [--json FILE]
 
 Ours as the trainer runs it on a GPU: bfloat16, compiled encoders, static shapes, fused AdamW, no synchronization
 inside a step, prefetched batches of random ids. The peer is peer.py on the same GPU: bfloat16, both encoders
 compiled, the head only at the masked positions. Full rows of the preset's batch and length. Times are those of
 all steps after the first ones, in which the networks are compiled. Utilization is the FLOPs of `electra flops`
 (modern convention) divided by the time and --peak, the GPU's nominal speed of dense bfloat16 products (H100,
-H200: 989e12).
+H200: 989e12). With --cuda-graphs our encoders are compiled into CUDA graphs (torch.compile's mode
+"reduce-overhead"), for networks whose kernels take less time than their launches.
 
 `--device cpu` tries the script itself on a machine without a GPU.
 """
@@ -18,6 +19,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -84,7 +86,10 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--eager", action="store_true", help="compile nothing")
+    compilation = parser.add_mutually_exclusive_group()
+    compilation.add_argument("--eager", action="store_true", help="compile nothing")
+    compilation.add_argument("--cuda-graphs", action="store_true", help="compile our encoders into CUDA graphs")
+    parser.add_argument("--no-peer", action="store_true", help="only ours")
     parser.add_argument("--peak", type=float, default=989e12, help="FLOP/s of dense bfloat16 products")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -93,8 +98,13 @@ def main() -> None:
         config = with_vocabulary(load_config(PretrainConfig, preset))
         rows, length = options.rows or config.train.batch_size, config.packing.sequence_length
         # On the card one after the other, so that each has its own memory.
-        for name, build in (("ours", ours), ("transformers' classes", theirs)):
-            step = build(config, rows, device, compiled=not options.eager)
+        compiled = not options.eager
+        sides: dict[str, Callable[[], Callable[[int], object]]] = {
+            "ours": partial(ours, config, rows, device, compiled=compiled, cuda_graphs=options.cuda_graphs),
+            "transformers' classes": partial(theirs, config, rows, device, compiled=compiled),
+        }
+        for name in list(sides)[: 1 if options.no_peer else 2]:
+            step = sides[name]()
             seconds, first, held = measure(step, options.steps, device)
             del step
             gc.collect()
@@ -130,10 +140,12 @@ def batches_of(config: PretrainConfig, rows: int, device: torch.device) -> Prefe
     return Prefetcher(micro_batches)
 
 
-def ours(config: PretrainConfig, rows: int, device: torch.device, *, compiled: bool) -> Callable[[int], object]:
+def ours(
+    config: PretrainConfig, rows: int, device: torch.device, *, compiled: bool, cuda_graphs: bool
+) -> Callable[[int], object]:
     objective = build_objective(config, SPECIAL).train().to(device)
     if compiled:
-        compile_encoders(objective)
+        compile_encoders(objective, mode="reduce-overhead" if cuda_graphs else "default")
     update = Update(
         objective,
         build_optimizer(objective, config.optimizer),

@@ -1,4 +1,4 @@
-"""The precision is chosen by measurement."""
+"""The precision is chosen by measurement on a CPU, and by the hardware of a GPU."""
 
 import pytest
 import torch
@@ -42,6 +42,19 @@ def test_a_set_precision_is_kept_and_no_other_is_timed(monkeypatch: pytest.Monke
     assert chosen.name == "bfloat16" and chosen.reason.startswith("set by train.precision")
     with chosen.autocast(CPU):
         assert torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(("supported", "name"), [(True, "bfloat16"), (False, "float32")])
+def test_the_hardware_of_a_gpu_decides_without_running_a_step(
+    monkeypatch: pytest.MonkeyPatch, supported: bool, name: str
+) -> None:
+    def is_supported(*, including_emulation: bool) -> bool:  # PyTorch emulates bfloat16 on older GPUs, slowly
+        return supported or including_emulation
+
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", is_supported)
+    monkeypatch.setattr(precision, "product_flops", lambda dtype, device: {torch.bfloat16: 7e14}.get(dtype, 5e13))
+    chosen = choose_precision("auto", torch.device("cuda"), lambda: pytest.fail("no step should run"))
+    assert chosen.name == name and chosen.product_flops == (7e14 if supported else 5e13)
 
 
 def test_the_speed_of_products_is_measured() -> None:

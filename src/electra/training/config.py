@@ -35,8 +35,8 @@ class LoopConfig:
     micro_batch_size: NonNegativeInt = 0
     """Rows per forward and backward pass. Gradients are accumulated over the batch. 0: the whole batch at once."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Precision of matrix products. auto: bfloat16 if it is clearly faster, which is measured at the start.
-    float16, for GPUs without bfloat16, uses loss scaling."""
+    """Precision of matrix products. auto: on a GPU bfloat16 if its hardware has it; on a CPU bfloat16 if it is
+    clearly faster, which is measured at the start. float16, for GPUs without bfloat16, uses loss scaling."""
     device: str = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:1 (a GPU by its number, from 0) or mps (Apple, never measured).
     auto: a CUDA GPU if there is one, else the CPU."""

@@ -170,13 +170,16 @@ def clip_grad_norm(
     return norm
 
 
-def compile_encoders(objective: nn.Module, *, backend: str = "inductor") -> None:
+def compile_encoders(objective: nn.Module, **options: Any) -> None:
     """Let torch compile the encoders of an objective in their first forward pass; nothing else is compiled.
 
     Earlier compilations in this process are discarded, because torch compiles at most eight versions of one
     function, and all encoders of a class are one function.
+
+    Args:
+        options: of torch.compile, such as `mode` or `backend`.
     """
     torch.compiler.reset()
     for module in objective.modules():
         if isinstance(module, EncoderModule):
-            module.compile_forward(fullgraph=True, dynamic=False, backend=backend)
+            module.compile_forward(fullgraph=True, dynamic=False, **options)
