@@ -17,6 +17,7 @@ from typing import Any
 
 from electra.reports.figures import new_figure
 from electra.reports.study import StudyReport, read_study
+from electra.reports.study_results import run_score
 
 Scores = dict[float, list[float]]
 """The scores of an arm's runs in percent, by FLOPs."""
@@ -33,9 +34,9 @@ def scores_by_flops(reports: Sequence[StudyReport], name: str, tasks: Sequence[s
     return {flops: list(scores.values()) for flops, scores in sorted(found.items())}
 
 
-def score(run: Mapping[str, Any], tasks: Sequence[str]) -> float:
+def score(run: dict[str, Any], tasks: Sequence[str]) -> float:
     """The mean over tasks of the median over seeds of fine-tuning, in percent."""
-    return 100 * statistics.mean(statistics.median(run["tasks"][task]["values"]) for task in tasks)
+    return statistics.mean(run_score(run, task) for task in tasks)
 
 
 def draw(scores: Mapping[str, Scores], floor: tuple[str, float] | None, picture: Path) -> None:

@@ -283,6 +283,15 @@ def test_a_file_of_ones_own_and_json(tmp_path: Path) -> None:
     assert isinstance(tables, Flops) and tables.models[0].steps == 20_000
 
 
+def test_terms_are_those_of_most_steps_and_the_training_is_that_of_all() -> None:
+    model = count_flops("electra-plus-tiny", "modern")  # its last tenth predicts over the whole vocabulary
+    head = model.terms["correction head"]["head vocabulary"]
+    assert head == 2 * 32 * 128 * (1024 + 1), "32 of 128 positions, 128 dimensions, 1,024 negatives and the target"
+    most = 3 * sum(sum(terms.values()) for terms in model.terms.values())
+    last_tenth = most + 3 * head * (30_522 / 1025 - 1)
+    assert model.training_sequence == pytest.approx(0.9 * most + 0.1 * last_tenth)
+
+
 def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name a preset"):
         run(FlopsConfig())

@@ -174,6 +174,15 @@ def test_negatives_need_the_loss() -> None:
         load_config("electra-tiny", run)
 
 
+def test_a_share_of_negatives_needs_negatives() -> None:
+    run = {
+        "data": "data", "out": "out", "train.steps": 10, "objective.correction_weight": 1.0,
+        "objective.correction_negatives_share": 0.9,
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="correction_negatives_share: there are no negatives; set"):
+        load_config("electra-tiny", run)
+
+
 def test_a_network_that_fills_masks_is_exported_with_both_heads() -> None:
     alone, with_generator = objective("modern, some [MASK] kept"), objective("some [MASK] kept")
     assert isinstance(alone, ReplacedToken) and alone.correction is not None

@@ -9,7 +9,7 @@ from electra.pretraining.config import load_config
 from electra.studies.config import load_study
 
 
-@pytest.mark.parametrize("size", ["nano", "tiny"])
+@pytest.mark.parametrize("size", ["nano", "tiny", "mini"])
 @pytest.mark.parametrize(("arm", "preset"), [("plus", "electra-plus"), ("electra", "electra")])
 def test_arms_are_the_presets(arm: str, preset: str, size: str, tmp_path: Path) -> None:
     study = load_study("recipe", base=f"electra-{size}")

@@ -43,7 +43,7 @@ class Correction(nn.Module):
     """
 
     log_expected_V: Tensor
-    """The logarithm of how often each token is expected among the negatives of a row."""
+    """(V,): the logarithm of how often each token is expected among the negatives of a row."""
 
     def __init__(self, model: EncoderConfig, vocabulary: Vocabulary, *, weight: float, negatives: int = 0) -> None:
         super().__init__()

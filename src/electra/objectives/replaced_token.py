@@ -112,6 +112,8 @@ class ReplacedTokenConfig(GeneratorObjectiveConfig):
         yield from super().problems()
         if self.correction_negatives and not self.correction_weight:
             yield "correction_negatives: there is no correction; set correction_weight, or leave it out"
+        if self.correction_negatives_share < 1 and not self.correction_negatives:
+            yield "correction_negatives_share: there are no negatives; set correction_negatives, or leave it out"
         if self.keep_masked_share and not self.correction_weight:
             yield "keep_masked_share: nothing is learned at [MASK] without a correction; set correction_weight"
 

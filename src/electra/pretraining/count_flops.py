@@ -49,7 +49,8 @@ class FlopsCount:
     """The FLOPs of a model.
 
     Attributes:
-        terms: FLOPs of a forward pass over one training sequence, by network and term.
+        terms: FLOPs of a forward pass over one training sequence, by network and term, in most steps of the run
+            (`ObjectiveConfig.typical_step`).
         inference: FLOPs of each network's forward pass over one sequence, without its head.
         training_sequence: training FLOPs per sequence.
         update: FLOPs of the optimizer in a step (Muon); the paper's script counts none.
@@ -103,7 +104,9 @@ def count_flops(model: str, convention: Convention) -> FlopsCount:
         }
         sequence = flops_per_sequence(objective, length, steps=steps, convention=convention)
         update = update_flops(objective, config.optimizer) if convention == "modern" else 0.0
-        networks, sequences = objective.networks(length), config.train.sequences(steps or 0)  # of the last stage
+        if steps is not None:
+            objective.begin_step(config.objective.typical_step(steps), steps)
+        networks, sequences = objective.networks(length), config.train.sequences(steps or 0)
     return FlopsCount(
         Path(model).stem if model.endswith(".toml") else model,
         convention,

@@ -84,7 +84,7 @@ class ArmResult:
 
     def task_score(self, task: str) -> float:
         """Mean over the seeds of the median of a task's fine-tunings, in percent."""
-        return statistics.mean(_task_score(run, task) for run in self.runs)
+        return statistics.mean(run_score(run, task) for run in self.runs)
 
     def heldout_metric(self, name: str) -> float | None:
         """Median over the seeds of a held-out metric."""
@@ -314,14 +314,15 @@ def _published(arm: Record | None, fraction: float) -> float | None:
 def _scores(runs: Mapping[int, Record], study: Record) -> dict[int, float]:
     """The score of each seed: the average over the tasks in percent, or the held-out metric if the run has it."""
     if suite := study["suite"]:
-        return {seed: statistics.mean(_task_score(run, task) for task in suite) for seed, run in runs.items()}
+        return {seed: statistics.mean(run_score(run, task) for task in suite) for seed, run in runs.items()}
     metric = heldout_metric_of(study)
     values = {seed: run["evaluation"].get(metric) for seed, run in runs.items()}
     factor = 100 if is_percent(metric) else 1
     return {seed: factor * value for seed, value in values.items() if value is not None}
 
 
-def _task_score(run: Record, task: str) -> float:
+def run_score(run: Record, task: str) -> float:
+    """The median of a run's fine-tunings on a task, in percent."""
     return 100.0 * statistics.median(run["tasks"][task]["values"])
 
 
