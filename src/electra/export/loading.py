@@ -16,6 +16,8 @@ from electra.modeling.encoders.base import EncoderModule
 
 MODEL_KINDS = "a run, an export, the output of a fine-tuning, a Hugging Face folder or an id (OWNER/NAME)"
 """What a MODEL can be, besides the name of an included model."""
+AVERAGED = "averaged"
+"""The folder in a run's export with the average of the trained network and the one that it was continued from."""
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 
 
@@ -77,6 +79,16 @@ def find_model(model: str | Path) -> Path:
         return _download(str(model))
     names = "".join(f", or {name}" for name in included_models())
     raise CheckpointError(f"there is no folder {path}; give {MODEL_KINDS}{names}")
+
+
+def find_encoder(model: str | Path) -> Path:
+    """Return the folder that fine-tuning starts from: RUN/export/averaged or, without it, that of `find_model`.
+
+    Raises:
+        CheckpointError: as `find_model`.
+    """
+    averaged = model_path(model) / "export" / AVERAGED
+    return averaged if is_model_folder(averaged) else find_model(model)
 
 
 def is_model_folder(folder: Path) -> bool:

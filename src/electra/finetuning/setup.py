@@ -12,7 +12,7 @@ import torch
 
 from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
-from electra.export.loading import find_model, load_pretrained
+from electra.export.loading import AVERAGED, find_encoder, load_pretrained
 from electra.export.pretrained import Pretrained
 from electra.finetuning.config import FinetuneConfig, resolve
 from electra.finetuning.load_task import load_task
@@ -129,7 +129,9 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     """
     device = resolve_device(config.train.device, option="train.device")
     require_tracker(config.tracking.tracker)
-    model = find_model(config.model)  # before the data are read, which can take minutes
+    model = find_encoder(config.model)  # before the data are read, which can take minutes
+    if model.name == AVERAGED:
+        logger.info("starting from %s, the average of the trained network and the original", model)
     task = load_task(config)
     for note in task.notes:
         logger.info("%s: %s", task.name, note)

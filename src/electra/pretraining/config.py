@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
 from electra import config
-from electra.config import NonNegativeInt, problems_of
+from electra.config import NonNegativeInt, Range, problems_of
 from electra.data.packing import ONE_SEGMENT, PackingConfig
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import ConfigError
@@ -63,6 +63,9 @@ class InitConfig:
     output_bias: Literal["zero", "unigram"] = "zero"
     """Initial bias of a new generator's logits: zero, or the logarithm of each token's frequency, so that the
     first prediction is the unigram distribution."""
+    average: Annotated[float, Range(ge=0, lt=1)] = 0.0
+    """Weight of init.discriminator in RUN/export/averaged, which has the mean of its weights and those of the
+    trained network, and from which fine-tuning of the run starts. 0: there is no such folder."""
     trained_length: NonNegativeInt = 0
     """Longest input in the training of init.from or init.discriminator, in tokens. A run fills it in."""
     generator_trained_length: NonNegativeInt = 0
@@ -78,6 +81,8 @@ class InitConfig:
                 yield f"{name}: is empty; give a folder or an id, or leave it out"
         if self.vocabulary != "same" and self.discriminator is None and self.generator is None:
             yield f"vocabulary: {self.vocabulary} needs a pre-trained network; set init.discriminator"
+        if self.average and self.vocabulary != "same":
+            yield f"average: networks of two vocabularies have none; set it to 0 with vocabulary {self.vocabulary}"
         if self.generator_layers and self.discriminator is None:
             yield "generator_layers: copies the network of init.discriminator; set it, or leave this out"
         if self.generator_layers and self.generator is not None:

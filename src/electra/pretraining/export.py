@@ -11,10 +11,11 @@ from electra import durable
 from electra.config import load_config, to_table
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import load_tokenizer
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, DataError
+from electra.export.averaging import average_with
 from electra.export.formats.base import format_of_encoder
 from electra.export.huggingface import save
-from electra.export.loading import is_model_folder
+from electra.export.loading import AVERAGED, is_model_folder, load_pretrained
 from electra.export.model_card import CardKind, model_card
 from electra.export.parity import TOLERANCE, parity
 from electra.json_files import read_json
@@ -33,12 +34,14 @@ class ExportResult:
     """The folders that were written.
 
     Attributes:
+        averaged: the folder with the average of the main network and the one that it was continued from.
         differences: the largest difference between each network's logits and transformers'; None: not compared.
     """
 
     step: int
     folders: dict[NetworkName, Path]
     differences: dict[NetworkName, float | None]
+    averaged: Path | None = None
 
     @property
     def main_folder(self) -> Path:
@@ -46,7 +49,10 @@ class ExportResult:
         return self.folders.get("discriminator") or self.folders["encoder"]
 
     def __str__(self) -> str:
-        return "\n".join(f"{name}: {folder} ({self._parity(name)})" for name, folder in self.folders.items())
+        lines = [f"{name}: {folder} ({self._parity(name)})" for name, folder in self.folders.items()]
+        if self.averaged is not None:
+            lines.append(f"average with the original, for fine-tuning: {self.averaged}")
+        return "\n".join(lines)
 
     def _parity(self, name: NetworkName) -> str:
         difference = self.differences[name]
@@ -63,6 +69,8 @@ def export_run(
     path: Path, *, checkpoint: str | None = None, out: Path | None = None, dtype: torch.dtype = torch.float32
 ) -> ExportResult:
     """Export all networks of a run, with model cards, and compare them with transformers.
+
+    With `init.average` there is one folder more, `averaged`, unless the original network cannot be read any more.
 
     Args:
         path: the run's folder.
@@ -91,12 +99,45 @@ def export_run(
         differences[name] = parity(
             folders[name], network.encoder, network.head, ids_BL, segment_ids_BL, mask_BL, pairs=network.pairs
         )
-    result = ExportResult(source.state["step"], folders, differences)
+    averaged = _save_averaged(objective, folder / AVERAGED, source, config, cards=cards, dtype=dtype)
+    result = ExportResult(source.state["step"], folders, differences, averaged)
     for line in str(result).splitlines():
         logger.info("exported %s", line)
     if any(difference is not None and not difference <= TOLERANCE for difference in differences.values()):
         logger.warning("the exported logits differ from transformers' by more than %s", TOLERANCE)
     return result
+
+
+def _save_averaged(
+    objective: Objective,
+    folder: Path,
+    checkpoint: Checkpoint,
+    config: PretrainConfig,
+    *,
+    cards: dict[CardKind, str],
+    dtype: torch.dtype,
+) -> Path | None:
+    """Export the average of the main network and init.discriminator, which changes the weights of `objective`.
+
+    Returns None if the config asks for none, or if the original cannot be read.
+    """
+    weight, original = config.init.average, config.init.discriminator
+    if not weight or original is None:
+        return None
+    networks = objective.exportable_networks()
+    name: NetworkName = "discriminator" if "discriminator" in networks else "encoder"
+    try:
+        average_with(networks[name].encoder, load_pretrained(original).encoder, weight=weight)
+    except (CheckpointError, DataError) as error:
+        logger.warning("no average of the weights (init.average) was exported: %s", error)
+        return None
+    note = (
+        f"\n## Averaged weights\n\nThe weights of the encoder are {weight:g} × those of the network that it was "
+        f"continued from, plus {1 - weight:g} × the trained ones.\nThey are for fine-tuning. "
+        f"For anything else take the folder `{name}`, whose head belongs to its weights.\n"
+    )
+    _save(name, networks[name], folder, checkpoint, config, card=cards[name] + note, dtype=dtype)
+    return folder
 
 
 def save_networks(path: Path, out: Path, *, checkpoint: str | None = None) -> None:

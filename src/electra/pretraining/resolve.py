@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from electra.data.shards import TokenData
+from electra.errors import ConfigError
 from electra.pretraining.build import check_data, identity
 from electra.pretraining.config import PretrainConfig, with_vocabulary
 from electra.pretraining.vocabulary import with_vocabulary_of, with_vocabulary_transfer
@@ -57,6 +58,11 @@ def resolve(config: PretrainConfig, data: TokenData, *, resumed: bool = False) -
         DataError: the data has another vocabulary than the networks.
     """
     config = _settled(config)
+    if config.init.average and config.init.discriminator is None:
+        raise ConfigError(
+            "init.average: is the mean of a pre-trained network and the trained one; give the pre-trained one "
+            "(--init.discriminator FOLDER), or set init.average to 0"
+        )
     warm_start = WarmStart() if resumed else load_warm_start(config)
     warm_start = with_vocabulary_transfer(warm_start, data, config)
     config = with_shapes(config, warm_start)

@@ -1,0 +1,113 @@
+"""`init.average`: an export between the trained network and the one that it was continued from."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import electra
+from electra.cli import main
+from electra.config import load_config
+from electra.errors import ConfigError
+from electra.export.loading import find_encoder, find_model
+from electra.pretraining.config import PretrainConfig
+from electra.pretraining.export import export_run
+from electra.pretraining.run import pretrain
+
+SMALL = [
+    "model.hidden_size=32", "model.embedding_size=16", "model.feed_forward_size=64", "model.heads=2",
+    "model.layers=1", "generator.layers=1", "generator.hidden_size=24", "generator.feed_forward_size=40",
+    "packing.sequence_length=32", "train.batch_size=8", "evaluation.examples=16", "train.precision=float32",
+    "tracking.tensorboard=false", "train.steps=4",
+]  # fmt: skip
+
+
+def config(preset: str, data: Path, out: Path, *settings: str) -> PretrainConfig:
+    return load_config(PretrainConfig, preset, [*SMALL, f"data={data}", f"out={out}", *settings])
+
+
+@pytest.fixture(scope="module")
+def original(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The discriminator of a short run."""
+    out = tmp_path_factory.mktemp("original") / "run"
+    return pretrain(config("electra-tiny", data_folder, out)).run / "export/discriminator"
+
+
+@pytest.fixture(scope="module")
+def run(original: Path, data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the preset `continue`, with another weight."""
+    out = tmp_path_factory.mktemp("continued") / "run"
+    shape = [one for one in SMALL if not one.startswith(("model.", "generator."))]
+    settings = [*shape, f"data={data_folder}", f"out={out}", f"init.discriminator={original}", "init.average=0.25"]
+    return pretrain(load_config(PretrainConfig, "continue", settings)).run
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def test_the_encoder_is_the_mean_and_the_head_is_the_trained_one(run: Path, original: Path) -> None:
+    before, trained, averaged = (
+        weights(folder) for folder in (original, run / "export/discriminator", run / "export/averaged")
+    )
+    encoder = [name for name in trained if name.startswith("electra.")]
+    assert encoder and any(not torch.equal(before[name], trained[name]) for name in encoder)
+    for name in encoder:
+        assert torch.allclose(averaged[name], 0.25 * before[name] + 0.75 * trained[name], atol=1e-7), name
+    assert all(torch.equal(averaged[name], trained[name]) for name in trained.keys() - set(encoder))
+    assert "0.25 × those of the network that it was continued from" in (
+        run / "export/averaged/README.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_fine_tuning_starts_from_it_and_everything_else_from_the_trained_network(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert find_encoder(run) == run / "export/averaged" and find_model(run) == run / "export/discriminator"
+    assert find_encoder(run / "export/discriminator") == run / "export/discriminator"
+    data = tmp_path / "train.csv"
+    data.write_text("text,label\n" + "".join(f"word {i},{i % 2}\n" for i in range(40)))
+    arguments = [
+        "finetune", str(run), "--kind", "classification", "--data", str(data), "--out", str(tmp_path / "out"),
+        "--train.epochs", "1", "--optimizer.learning_rate", "1e-12", "--optimizer.layer_decay", "1",
+    ]  # fmt: skip
+    caplog.set_level(logging.INFO)
+    assert main(arguments) == 0
+    tuned, averaged = weights(tmp_path / "out/model"), weights(run / "export/averaged")
+    shared = [name for name in averaged if name.startswith("electra.")]
+    assert shared and all(torch.allclose(tuned[name], averaged[name], atol=1e-6) for name in shared)
+    assert json.loads((tmp_path / "out/results.json").read_text())["pretrained"] == str(run)
+    assert "the average of the trained network and the original" in caplog.text
+
+
+def test_without_the_original_the_other_folders_are_exported(
+    run: Path, original: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = shutil.move(original, tmp_path / "kept")
+    try:
+        result = export_run(run, out=tmp_path / "export")
+    finally:
+        shutil.move(kept, original)
+    assert result.averaged is None and not (tmp_path / "export/averaged").exists()
+    assert (tmp_path / "export/discriminator/config.json").is_file()
+    assert "no average of the weights (init.average) was exported: there is no folder" in caplog.text
+
+
+def test_a_new_network_and_another_vocabulary_have_no_average(data_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"init\.average: .*--init\.discriminator FOLDER"):
+        pretrain(config("continue", data_folder, tmp_path / "run"))
+    assert not (tmp_path / "run/config.toml").exists()
+    transfer = ("init.discriminator=folder", "init.vocabulary=transfer")
+    with pytest.raises(ConfigError, match=r"average: networks of two vocabularies have none; set it to 0"):
+        config("continue", data_folder, tmp_path / "run", *transfer)
+
+
+def test_no_other_preset_averages(run: Path) -> None:
+    assert (
+        electra.load_config("continue", {"data": "d", "out": "o", "init.discriminator": "m"}).init.average == 0.5
+    )
+    assert electra.load_config("electra-tiny", {"data": "d", "out": "o"}).init.average == 0.0
