@@ -43,10 +43,11 @@ def parse(value: str) -> object:
         return value
 
 
-def pretrain(out: Path, model: str, data: Path, arm: Arm, flops: float, seed: int) -> int:
+def pretrain(out: Path, model: Path, data: Path, arm: Arm, flops: float, seed: int) -> int:
     """Continue MODEL with a number of FLOPs, or go on with a run that was stopped. Return the number of steps."""
     settings = {
-        "data": str(data), "out": str(out), "init.discriminator": model, "train.seed": seed, "train.steps": 1000,
+        "data": str(data), "out": str(out), "init.discriminator": str(model), "train.seed": seed,
+        "train.steps": 1000,
         **{name: value for name, value in arm.items() if name != "pretrain"},
     }  # fmt: skip
     per_step = dry_run(electra.load_config(str(arm["pretrain"]), {**settings, "out": None})).cost.flops / 1000
@@ -108,11 +109,11 @@ def read_arms(given: Sequence[Sequence[str]]) -> dict[str, Arm]:
 def measure(options: argparse.Namespace, done: Rows, name: str, arm: Arm, flops: float, seed: int) -> None:
     """Continue and fine-tune for one arm and seed; add the results that are missing."""
     tasks = [(task, int(examples)) for task, _, examples in (task.partition("=") for task in options.task)]
-    keys = [(options.model, task, examples, flops if arm else 0.0, name, seed) for task, examples in tasks]
+    keys = [(options.model.name, task, examples, flops if arm else 0.0, name, seed) for task, examples in tasks]
     if all(key in done for key in keys):
         return
     start = time.perf_counter()
-    model, steps = Path(options.model), 0
+    model, steps = options.model, 0
     if arm:
         model = options.runs / f"{name}-{flops:.2g}-{seed}"
         steps = pretrain(model, options.model, options.data, arm, flops, seed)
@@ -122,7 +123,7 @@ def measure(options: argparse.Namespace, done: Rows, name: str, arm: Arm, flops:
             continue
         _, task, examples, *_ = key
         values = [
-            finetune(str(model), options.tasks, task, examples, 100 * seed + repetition, {})["value"]
+            finetune(model, options.tasks, task, examples, 100 * seed + repetition, {})["value"]
             for repetition in range(options.repetitions)
         ]
         row = dict(zip(KEY, key, strict=True))
@@ -135,7 +136,7 @@ def measure(options: argparse.Namespace, done: Rows, name: str, arm: Arm, flops:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
+    parser.add_argument("model", type=Path)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--tasks", type=Path, required=True, help="folder of the tasks")
     parser.add_argument("--out", type=Path, required=True, metavar="RESULTS", help="a .jsonl file, added to")

@@ -38,11 +38,11 @@ BATCH_SIZE = 32
 
 
 def run(
-    model: str, data: Path, task: str, examples: int, seed: int, recipe: dict[str, float]
+    model: Path, data: Path, task: str, examples: int, seed: int, recipe: dict[str, float]
 ) -> dict[str, object]:
     """Fine-tune once."""
     settings: dict[str, object] = {
-        "model": model, "task": task, "data.path": str(data / FOLDERS.get(task, "glue")), "seed": seed,
+        "model": str(model), "task": task, "data.path": str(data / FOLDERS.get(task, "glue")), "seed": seed,
         **{name: value for name, value in recipe.items() if name != LEAST_STEPS},
     }  # fmt: skip
     loaded = load_task(electra.load_task_config({**settings, "out": "unused"}))
@@ -90,7 +90,7 @@ def table(rows: dict[tuple[object, ...], dict[str, object]], model: str) -> Iter
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
+    parser.add_argument("model", type=Path)
     parser.add_argument("--data", type=Path, required=True, metavar="TASKS")
     parser.add_argument("--out", type=Path, required=True, metavar="RESULTS", help="a .jsonl file, added to")
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
@@ -108,7 +108,7 @@ def main() -> None:
         for task in options.tasks:
             for seed in range(options.seeds):
                 for name, recipe in recipes.items():
-                    key = (options.model, task, examples, name, seed)
+                    key = (options.model.name, task, examples, name, seed)
                     if key in done:
                         continue
                     row = dict(zip(("model", "task", "examples", "recipe", "seed"), key, strict=True))
@@ -117,7 +117,7 @@ def main() -> None:
                         file.write(json.dumps(row) + "\n")
                         os.fsync(file.fileno())
                     done[key] = row
-    print("\n".join(table(done, options.model)))
+    print("\n".join(table(done, options.model.name)))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class LayerReader:
         states_ZND = np.zeros((self.layers, int(starts[-1]), D), np.float32)
         counts_N = np.zeros(int(starts[-1]), np.int64)
         ids = [encoding.ids for encoding in encodings]
-        for window, row_LZD in self.batcher.outputs(ids, self._states):
+        for window, row_LZD in self.batcher.outputs(ids, self.all_layers):
             words_L = np.array(encodings[window.text].word_ids, np.int64)[window.kept] + starts[window.text]
             states_NZD = states_ZND.swapaxes(0, 1)  # a view
             np.add.at(states_NZD, words_L, row_LZD[window.kept_in_row])
@@ -103,7 +103,8 @@ class LayerReader:
             tokens += len(kept)
         return dict(zip(ATTENTION_STATISTICS, np.moveaxis(totals_YHF / max(tokens, 1), -1, 0), strict=True))
 
-    def _states(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
+    def all_layers(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
+        """The states at every layer (B, L, Z, D)."""
         inputs_of_blocks: list[Tensor] = []
         with _pre_hooks(self.encoder.blocks, lambda _, inputs: inputs_of_blocks.append(inputs[0])):
             last_BLD = self.encoder(ids_BL, None, mask_BL)

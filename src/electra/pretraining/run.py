@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
 
@@ -22,6 +23,7 @@ from electra.json_files import read_json, write_json
 from electra.objectives.metric_labels import metric_label
 from electra.pretraining.build import RunParts, build, evaluation, open_data
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.encoder_change_check import check_encoder_changes
 from electra.pretraining.export import ExportResult, export_run
 from electra.pretraining.resolve import Resolved, resolve, resolve_for_run
 from electra.reports.curves import plot_curves
@@ -77,7 +79,7 @@ def pretrain(
             parts = session.build()
             trainer = _build_trainer(session, parts, deadline, on_report)
             outcome = trainer.run()
-            return _finish(session, outcome)
+            return _finish(session, outcome, parts.device)
 
 
 @dataclass(frozen=True)
@@ -173,11 +175,13 @@ def _trainer_options(config: PretrainConfig) -> TrainerOptions:
     return TrainerOptions(stage_of=stage_of)
 
 
-def _finish(session: _Session, outcome: Outcome) -> "PretrainResult":
+def _finish(session: _Session, outcome: Outcome, device: torch.device) -> "PretrainResult":
     """Export a finished run, and report how the run ended."""
     run_folder, on_event = session.run_folder, session.on_event
     finished = outcome.stopped_by is None and is_main_process()
     exported = export_run(run_folder.path) if finished else None
+    if exported is not None:
+        check_encoder_changes(session.resolved.config, session.resolved.data, exported, device)
     if finished:  # the index is no longer needed
         shutil.rmtree(run_folder.index, ignore_errors=True)
     picture = plot_curves(run_folder.path, run_folder.curves) if finished else None

@@ -1,0 +1,65 @@
+"""At the end of a continuation the log says what is left of the original."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from electra.config import load_config
+from electra.pretraining.config import PretrainConfig
+from electra.pretraining.run import pretrain
+
+SMALL = [
+    "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
+    "model.layers=2", "generator.layers=1", "generator.hidden_size=24", "generator.feed_forward_size=40",
+    "packing.sequence_length=32", "train.batch_size=8", "evaluation.examples=16", "train.precision=float32",
+    "tracking.tensorboard=false",
+]  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("without_transformers")
+
+
+def run(preset: str, data: Path, out: Path, *settings: str) -> Path:
+    return pretrain(load_config(PretrainConfig, preset, [*SMALL, f"data={data}", f"out={out}", *settings])).run
+
+
+@pytest.fixture(scope="module")
+def original(held_out_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("original") / "run"
+    return run("electra-tiny", held_out_data, out, "train.steps=4") / "export/discriminator"
+
+
+def continued(original: Path, data: Path, out: Path, *settings: str) -> str:
+    """Continue with the preset `continue`, and return the log."""
+    folder = run("continue", data, out, f"init.discriminator={original}", "train.steps=20", *settings)
+    return (folder / "log.txt").read_text(encoding="utf-8")
+
+
+def test_the_log_has_a_line_for_the_network_and_one_for_the_average(
+    original: Path, held_out_data: Path, tmp_path: Path
+) -> None:
+    log = continued(original, held_out_data, tmp_path / "run", "optimizer.learning_rate=1e-5")
+    for name in ("discriminator", "averaged"):
+        assert f"compared with {original}: {name}: 100% of the original's states can be read" in log
+    assert "has been overwritten" not in log
+
+
+def test_an_overwritten_original_is_a_warning_with_a_remedy(
+    original: Path, held_out_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = ("optimizer.learning_rate=1.0", "optimizer.gradient_clip=100", "init.average=0")
+    log = continued(original, held_out_data, tmp_path / "run", *large)
+    assert "averaged:" not in log
+    [warning] = [one for one in caplog.records if "has been overwritten" in one.getMessage()]
+    assert warning.levelno == logging.WARNING and "--optimizer.learning_rate" in warning.getMessage()
+
+
+def test_nothing_is_measured_of_new_networks_other_vocabularies_and_before_a_deadline(
+    original: Path, held_out_data: Path, tmp_path: Path
+) -> None:
+    new = run("electra-tiny", held_out_data, tmp_path / "new", "train.steps=4")
+    assert "compared with" not in (new / "log.txt").read_text(encoding="utf-8")
+    other = ("init.vocabulary=transfer", "init.average=0")
+    assert "compared with" not in continued(original, held_out_data, tmp_path / "other", *other)
+    log = continued(original, held_out_data, tmp_path / "deadline", "train.deadline=30")
+    assert "is not measured, because of the deadline" in log and "compared with" not in log

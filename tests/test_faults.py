@@ -1,0 +1,214 @@
+"""Faults of the machine around a command: little memory, odd folders and names, two commands at once, SIGKILL.
+
+Real processes, because each fault is one of a process.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from small_run import command
+from small_server import write_run
+from waiting import LIMIT
+
+from electra.export.loading import load_pretrained
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with Linux's means")
+
+ELECTRA = (sys.executable, "-m", "electra")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+WITH_LITTLE_MEMORY = """
+import resource, sys
+from pathlib import Path
+from electra.cli import main
+from electra.pretraining import run  # all libraries are loaded before the limit is set
+
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def start(
+    arguments: Sequence[str], *, program: Sequence[str] = ELECTRA, environment: Mapping[str, str] = ENVIRONMENT
+) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*program, *arguments],
+        env=environment,
+        text=True,
+        encoding="utf-8",
+        errors="backslashreplace",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """The exit status and what was written."""
+    try:
+        output, _ = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+    return process.returncode, output
+
+
+def kill_at_write(number: int) -> tuple[str, ...]:
+    """A program that runs a command and kills itself before it writes its n-th file of an export."""
+    return (
+        sys.executable,
+        "-c",
+        "import os, signal, sys\n"
+        "from electra import durable\n"
+        "from electra.cli import main\n"
+        "written = 0\n"
+        "def write_text(path, text, made=durable.write_text):\n"
+        "    global written\n"
+        "    written += 'export' in path.parts\n"
+        f"    if written == {number}:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    made(path, text)\n"
+        "durable.write_text = write_text\n"
+        "sys.exit(main(sys.argv[1:]))\n",
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "rows.csv"
+    lines = [f"the {'cat' if number % 2 else 'dog'} number {number},{number % 2}" for number in range(60)]
+    path.write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_too_little_memory_is_said_with_the_remedy(data_folder: Path, tmp_path: Path) -> None:
+    # Without the table from counts, for which scipy's OpenBLAS is loaded: it can wait forever for memory.
+    options = ["--train.steps", "5", "--model.feed_forward_size", "4096", "--init.token_table", "random"]
+    arguments = command(data_folder, tmp_path / "run", *options)
+    large = [*arguments, "--train.batch_size", "8192"]
+    status, output = end(start(large, program=(sys.executable, "-c", WITH_LITTLE_MEMORY)))
+    assert status == 2, output
+    assert "not enough memory" in output and "a smaller batch" in output and "Traceback" not in output
+    arguments[arguments.index("--out") + 1] = str(tmp_path / "smaller")
+    status, output = end(start(arguments))
+    assert status == 0, output
+
+
+def test_files_are_as_private_as_umask_says(corpus_file: Path, tmp_path: Path) -> None:
+    private = ("sh", "-c", 'umask 077; exec "$@"', "sh", *ELECTRA)
+    data, run = tmp_path / "data", tmp_path / "run"
+    prepare = ["prepare", str(corpus_file), "--out", str(data), "--vocabulary_size", "600", "--workers", "1"]
+    for arguments in (prepare, command(data, run, "--train.steps", "2")):
+        status, output = end(start(arguments, program=private))
+        assert status == 0, output
+    written = [path for folder in (data, run) for path in (folder, *folder.rglob("*"))]
+    assert len(written) > 20
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
+
+
+def test_no_home_and_no_folder_for_temporary_files(data_folder: Path, tmp_path: Path) -> None:
+    """Libraries keep caches at home; a command must not need one."""
+    without = {name: value for name, value in ENVIRONMENT.items() if not re.match(r"HOME$|XDG_|MPL", name)}
+    without["TMPDIR"] = "/proc/nowhere"
+    arguments = command(data_folder, tmp_path / "run", "--train.steps", "2")
+    status, output = end(start(arguments, environment=without))
+    assert status == 0, output
+    assert (tmp_path / "run/curves.png").is_file()
+    scores = ["score", str(tmp_path / "run"), "the fox"]
+    status, output = end(start(scores, environment={**without, "HOME": "/proc/nowhere"}))
+    assert status == 0 and "fox" in output
+
+
+def test_file_names_that_are_not_utf_8(corpus_file: Path, data_folder: Path, tmp_path: Path) -> None:
+    """They can be read; the folder of a run, whose config has its path, cannot have one."""
+    texts, name = tmp_path / "texts", os.fsdecode(b"caf\xe9.jsonl")
+    texts.mkdir()
+    (texts / name).write_bytes(corpus_file.read_bytes())
+    options = ["--vocabulary_size", "600", "--workers", "1"]
+    status, output = end(start(["prepare", str(texts), "--out", str(tmp_path / "data"), *options]))
+    assert status == 0, output
+    assert json.loads((tmp_path / "data/manifest.json").read_text())["splits"]["train"]["shards"]
+    run = tmp_path / os.fsdecode(b"\xe9")
+    status, output = end(start(command(data_folder, run)))
+    assert status == 2 and "is not UTF-8" in output and "rename" in output and not run.exists()
+
+
+@pytest.mark.parametrize("verb", ["prepare", "pretrain", "finetune", "export"])
+def test_of_two_commands_with_one_folder_each_is_done_or_refused(
+    verb: str, corpus_file: Path, data_folder: Path, table: Path, tmp_path: Path
+) -> None:
+    model, out = write_run(tmp_path / "model") / "export/discriminator", tmp_path / "out"
+    arguments = {
+        "prepare": [str(corpus_file), "--vocabulary_size", "600", "--workers", "1"],
+        "pretrain": command(data_folder, out, "--train.steps", "30")[1:],
+        "finetune": [str(model), "--kind", "classification", "--data", str(table), "--train.epochs", "1"],
+        "export": [str(model), "--to", "onnx"],
+    }[verb]
+    if verb == "export":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnx")
+    options = [] if "--out" in arguments else ["--out", str(out)]
+    ended = [end(process) for process in [start([verb, *arguments, *options]) for _ in range(2)]]
+    statuses = sorted(status for status, _ in ended)
+    assert statuses in ([0, 2], [0, 0]), ended  # both, if the second began after the end of the first
+    for status, output in ended:
+        assert "Traceback" not in output
+        if status == 2:
+            assert str(out) in output and "give another --out" in output
+    readers: dict[str, Callable[[], object]] = {
+        "prepare": lambda: end(start(["data", "verify", str(out)])),
+        "pretrain": lambda: load_pretrained(out),
+        "finetune": lambda: load_pretrained(out / "model"),
+        "export": lambda: end(start(["score", str(out), "the cat"])),
+    }
+    result = readers[verb]()
+    assert not isinstance(result, tuple) or result[0] == 0, result
+
+
+def test_a_kill_between_two_files_of_an_export_leaves_nothing_half_done(data_folder: Path, tmp_path: Path) -> None:
+    """What is there can be loaded; the same command ends what is missing."""
+    out = tmp_path / "run"
+    arguments = command(data_folder, out, "--train.steps", "2")
+    for number in (2, 5):
+        status, output = end(start(arguments, program=kill_at_write(number)))
+        assert status == -signal.SIGKILL, output
+        for stored in (out / "export").glob("*/config.json"):  # without it a folder is no model
+            load_pretrained(stored.parent)
+    status, output = end(start(arguments))
+    assert status == 0, output
+    assert {folder.name for folder in (out / "export").iterdir()} == {"discriminator", "generator"}
+    assert load_file(out / "export/discriminator/model.safetensors")
+
+
+def test_a_kill_between_two_seeds_keeps_the_first(table: Path, tmp_path: Path) -> None:
+    model = write_run(tmp_path / "model") / "export/discriminator"
+    arguments = ["finetune", str(model), "--kind", "classification", "--data", str(table), "--seeds", "2"]
+    arguments += ["--train.epochs", "1"]
+    program = (
+        "import os, signal, sys\n"
+        "from electra.cli import main\n"
+        "from electra.finetuning import run\n"
+        "def run_seed(*arguments, made=run.run_seed, seeds=[], **options):\n"
+        "    seeds.append(1)\n"
+        "    if len(seeds) == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return made(*arguments, **options)\n"
+        "run.run_seed = run_seed\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    status, output = end(start([*arguments, "--out", str(out)], program=(sys.executable, "-c", program)))
+    assert status == -signal.SIGKILL, output
+    status, output = end(start([*arguments, "--out", str(out)]))
+    assert status == 0, output
+    status, _ = end(start([*arguments, "--out", str(whole)]))
+    assert status == 0
+    results = [json.loads((folder / "results.json").read_text())["seeds"] for folder in (out, whole)]
+    metrics = [[(seed["seed"], seed["metrics"]) for seed in seeds] for seeds in results]
+    assert len(metrics[0]) == 2 and metrics[0] == metrics[1]
