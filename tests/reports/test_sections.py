@@ -199,3 +199,50 @@ def test_analyses_are_shown_and_damaged_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "context.json").write_text(text.replace('"readings"', '"reading"'))
     with pytest.raises(CheckpointError, match=r"a file is damaged \('readings'\)"):
         build_sections([tmp_path])
+
+
+def finetuned_seeds(path: Path, *, labels: int) -> Path:
+    """A fine-tuning with the folders of its two seeds, of which the second is the best."""
+    folder = finetuned(path)
+    results = json.loads((folder / "results.json").read_text())
+    (folder / "results.json").write_text(json.dumps(results | {"best_seed": 1}))
+    for seed in (0, 1):
+        (folder / f"seed-{seed}").mkdir()
+        records = [
+            {"step": 1, "tokens": 90, "loss": 2.0 + seed},
+            {"step": 1, "tokens": 90, "eval/matthews": 0.1},
+            {"step": 2, "tokens": 180, "loss": 1.0},
+            {"step": 2, "tokens": 180, "eval/matthews": 0.25},
+        ]
+        (folder / f"seed-{seed}/metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+        predictions = [{"gold": f"label-{n}", "label": f"label-{n * seed}"} for n in range(labels)]
+        (folder / f"seed-{seed}/dev.jsonl").write_text("\n".join(map(json.dumps, predictions)))
+    return folder
+
+
+def test_a_fine_tuning_has_curves_of_its_seeds_and_scores_of_its_labels(tmp_path: Path) -> None:
+    [section] = build_sections([finetuned_seeds(tmp_path / "few", labels=3)])
+    assert [one.description for one in section.figures] == [
+        "training loss of each seed",
+        "matthews on dev of each seed",
+    ]
+    assert [entry.name for entry in section.legend] == ["seed 0", "seed 1"]
+    cells = read(render_page("x", [section])).cells
+    start = cells.index("label-2")
+    assert cells[start : start + 6] == ["label-2", "1.0000", "1.0000", "1.0000", "1", "1"], "of the best seed"
+    assert section.folded == []
+
+
+def test_a_table_of_many_labels_is_folded(tmp_path: Path) -> None:
+    sections = build_sections([finetuned_seeds(tmp_path / "many", labels=77)])
+    html = render_page("x", sections)
+    assert len(sections[0].tables) == 1
+    assert html.index("<summary>77 labels on dev, seed 1</summary>") < html.index("label-76")
+
+
+def test_a_metric_that_was_measured_once_is_not_drawn(tmp_path: Path) -> None:
+    folder = finetuned_seeds(tmp_path / "once", labels=2)
+    for path in folder.glob("seed-*/metrics.jsonl"):
+        path.write_text("\n".join(path.read_text().split("\n")[2:]))
+    [section] = build_sections([folder])
+    assert [one.description for one in section.figures] == ["training loss of each seed"]

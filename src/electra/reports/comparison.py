@@ -10,7 +10,7 @@ from rich.text import Text
 from electra.config import read_toml
 from electra.json_files import read_json
 from electra.objectives.metric_labels import metric_label
-from electra.reports.curves import comparison_panels
+from electra.reports.curves import comparison_panels, line_styles
 from electra.reports.figures import figure_svg
 from electra.reports.metrics import Metrics, read_metrics
 from electra.reports.page import Figure, LegendEntry, Section
@@ -22,20 +22,6 @@ BEST = {
 }  # fmt: skip
 """Metrics of which one value is the best. Those of replaced tokens are missing: each run replaces tokens in its
 own way, and is not better because its own are easier to find."""
-COLORS = (
-    "#1f77b4",
-    "#ff7f0e",
-    "#2ca02c",
-    "#d62728",
-    "#9467bd",
-    "#8c564b",
-    "#e377c2",
-    "#7f7f7f",
-    "#bcbd22",
-    "#17becf",
-)
-LINES = ("solid", "dashed", "dotted")
-"""The colors and lines of runs; a line changes after all colors have been used."""
 
 
 def compare_runs(runs: Mapping[str, Path]) -> Section:
@@ -50,10 +36,7 @@ def compare_runs(runs: Mapping[str, Path]) -> Section:
             "Bold: the best of its row. Metrics of replaced tokens have no best, because each run replaces tokens "
             "in its own way."
         )
-    styles = {
-        name: (COLORS[number % len(COLORS)], LINES[number // len(COLORS) % len(LINES)])
-        for number, name in enumerate(runs)
-    }
+    styles = line_styles(list(runs))
     compared = metrics
     if len({_objective(folder) for folder in runs.values()}) > 1:  # losses of different kinds
         notes.append(
@@ -69,7 +52,7 @@ def compare_runs(runs: Mapping[str, Path]) -> Section:
         tables=[table] if table.row_count else [],
         figures=figures,
         legend=[LegendEntry(name, *style) for name, style in styles.items()],
-        settings=_different_settings(runs),
+        folded=_different_settings(runs),
     )
 
 
@@ -99,7 +82,7 @@ def compare_fine_tunings(fine_tunings: Mapping[str, Path]) -> Section:
         f"{len(fine_tunings)} fine-tunings",
         notes=["Bold: the best of those with the same task, metric and number of dev examples."],
         tables=[table],
-        settings=_different_settings(fine_tunings),
+        folded=_different_settings(fine_tunings),
     )
 
 
@@ -147,6 +130,7 @@ def _different_settings(folders: Mapping[str, Path]) -> list[Table]:
         values = [config.get(key, "–") for config in settings]
         if any(value != values[0] for value in values) and key not in ("out", "data", "data.path"):
             table.add_row(key, *map(str, values))
+    table.title = f"{table.row_count} settings that differ" if table.row_count > 1 else "1 setting that differs"
     return [table] if table.row_count else []
 
 

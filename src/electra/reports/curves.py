@@ -25,6 +25,11 @@ PREDICTION = (
 )  # fmt: skip
 COMPARED = {"eval/unigram_auc": "AUC", "eval/masked_lm_accuracy": "accuracy", "loss": "nats"}
 """The metrics by which runs are compared, and their units."""
+COLORS = (
+    "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf",
+)  # fmt: skip
+LINES = ("solid", "dashed", "dotted")
+"""The colors and line styles of lines in one figure; the style changes after all colors have been used."""
 PANEL_WIDTH, PANEL_HEIGHT = 13 / 3, 3.8
 """Inches."""
 MAX_TITLE = 60
@@ -100,6 +105,54 @@ def comparison_panels(runs: Mapping[str, Metrics], styles: Mapping[str, tuple[st
         for name in COMPARED
         if any(_has(_records(metrics, name), name) for metrics in runs.values())
     ]
+
+
+def line_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A color and a line style for each name."""
+    return {
+        name: (COLORS[number % len(COLORS)], LINES[number // len(COLORS) % len(LINES)])
+        for number, name in enumerate(names)
+    }
+
+
+def fine_tuning_panels(
+    seeds: Mapping[str, Metrics], metric: str, styles: Mapping[str, tuple[str, str]]
+) -> list[Panel]:
+    """The training loss and the metric on dev of each seed against steps, without a legend.
+
+    The metric is left out if no seed was evaluated more than once.
+    """
+    name = f"eval/{metric}"
+    reports = {seed: [one for one in metrics.reports if "loss" in one] for seed, metrics in seeds.items()}
+    evaluations = {
+        seed: [one for one in metrics.evaluations if one.get(name) is not None] for seed, metrics in seeds.items()
+    }
+    panels = []
+    if any(map(len, reports.values())):
+        draw = partial(_draw_seeds, records=reports, name="loss", unit="nats", styles=styles)
+        panels.append(Panel("training loss", partial(draw, title="training loss")))
+    if any(len(records) > 1 for records in evaluations.values()):
+        draw = partial(_draw_seeds, records=evaluations, name=name, unit=metric, styles=styles, marker="o")
+        panels.append(Panel(f"{metric} on dev", partial(draw, title=f"{metric} on dev")))
+    return panels
+
+
+def _draw_seeds(
+    axes: Any,
+    *,
+    records: Mapping[str, list[Record]],
+    name: str,
+    title: str,
+    unit: str,
+    styles: Mapping[str, tuple[str, str]],
+    marker: str | None = None,
+) -> None:
+    for seed, of_seed in records.items():
+        color, line = styles[seed]
+        x, y = [one["step"] for one in of_seed], [one[name] for one in of_seed]
+        axes.plot(x, y, markersize=3, label=seed, marker=marker, color=color, linestyle=line)
+    axes.set(title=title, xlabel="steps", ylabel=unit)
+    axes.grid(alpha=0.3)
 
 
 def _draw_loss(axes: Any, *, records: list[Record], name: str) -> None:

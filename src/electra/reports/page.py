@@ -49,7 +49,7 @@ class Section:
         properties: names and values.
         notes: sentences, such as the health problems of a run.
         legend: the names of the lines, if all figures have the same.
-        settings: tables of differing settings, which are folded.
+        folded: tables that only show their titles until they are opened.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Section:
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
     legend: Sequence[LegendEntry] = ()
-    settings: Sequence[Table] = ()
+    folded: Sequence[Table] = ()
 
 
 def render_page(title: str, sections: Sequence[Section]) -> str:

@@ -1,6 +1,5 @@
 """The sections of a report: pre-trainings, fine-tunings, studies, analyses, and comparisons of several runs."""
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from electra.json_files import raise_if_damaged, read_json
 from electra.objectives.health import has_passed
 from electra.objectives.metric_labels import metric_label
 from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
-from electra.reports.comparison import compare_fine_tunings, compare_runs, flatten, format_value, read_config
+from electra.reports.comparison import compare_fine_tunings, compare_runs, format_value, read_config
 from electra.reports.curves import run_panels
 from electra.reports.figures import figure_svg
+from electra.reports.fine_tuning import fine_tuning_sections
 from electra.reports.metrics import Metrics, Record, read_metrics
 from electra.reports.page import Figure, Section
 from electra.reports.study import read_study
@@ -146,48 +146,6 @@ def _setup(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]
         yield "machine", f"{machine}, {precision}, PyTorch {environment['torch']}"
 
 
-def _finetuning(folder: Path, name: str) -> list[Section]:
-    results, config = read_json(folder / "results.json", optional=True), read_config(folder)
-    metric, seeds = results["metric"], results["seeds"]
-    properties = [
-        ("task", results["task"]),
-        (f"{metric} on dev", f"median {results['median']:.4f}, mean {results['mean']:.4f}"),
-        ("started from", str(results["pretrained"] or "random weights")),
-        ("examples", ", ".join(f"{split} {count:,}" for split, count in results["examples"].items())),
-    ]
-    if len(seeds) > 1:
-        properties.insert(2, ("standard deviation over seeds", f"{results['standard_deviation']:.4f}"))
-    for split in dict.fromkeys(split for seed in seeds for split in seed.get("others", {})):
-        values = [seed["others"][split][metric] for seed in seeds if metric in seed["others"].get(split, {})]
-        properties.append((f"{metric} on {split}", f"median {statistics.median(values):.4f}"))
-    settings = dict(flatten(config))
-    properties += [(label, str(settings[key])) for key, label in _TRAINING_SETTINGS.items() if key in settings]
-    table = Table("seed", *(keys := _metric_keys(seeds)), "failed", "steps", "seconds")
-    for seed in seeds:
-        values = [format_value(seed["metrics"].get(key)) for key in keys]
-        table.add_row(
-            str(seed["seed"]), *values, seed["failed"] or "", f"{seed['steps']:,}", f"{seed['seconds']:.0f}"
-        )
-    return [Section(name, "fine-tuning", properties, results["notes"], [table])]
-
-
-def _metric_keys(seeds: Sequence[Contents]) -> list[str]:
-    """The metrics of a task; those of single kinds of spans are only in results.json."""
-    return [key for key in dict.fromkeys(key for seed in seeds for key in seed["metrics"]) if "/" not in key]
-
-
-_TRAINING_SETTINGS = {
-    "optimizer.learning_rate": "learning rate",
-    "optimizer.layer_decay": "layer-wise decay",
-    "train.epochs": "epochs",
-    "train.batch_size": "rows per step",
-    "train.precision": "precision",
-    "data.fraction": "fraction of the training examples",
-    "data.max_length": "maximum tokens of a row",
-}
-"""Settings of a fine-tuning that are shown, and their labels."""
-
-
 def _study(folder: Path, name: str) -> list[Section]:
     report = read_study(folder)
     precisions = sorted({run["precision"] for run in report.runs if "precision" in run})
@@ -220,5 +178,5 @@ def _analyses(folder: Path, name: str) -> list[Section]:
 
 
 _SECTIONS = {
-    "pre-training": _pretraining, "fine-tuning": _finetuning, "study": _study, "analysis": _analyses,
+    "pre-training": _pretraining, "fine-tuning": fine_tuning_sections, "study": _study, "analysis": _analyses,
 }  # fmt: skip

@@ -1,0 +1,80 @@
+"""The section of a fine-tuning: its results, the curves of its seeds, and the scores of each label."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from electra.json_files import read_json
+from electra.reports.comparison import flatten, format_value, read_config
+from electra.reports.curves import fine_tuning_panels, line_styles
+from electra.reports.figures import figure_svg
+from electra.reports.label_scores import label_table, read_label_scores
+from electra.reports.metrics import read_metrics
+from electra.reports.page import Figure, LegendEntry, Section
+
+UNFOLDED_LABELS = 12
+"""A table of more labels only shows its title until it is opened."""
+TRAINING_SETTINGS = {
+    "optimizer.learning_rate": "learning rate",
+    "optimizer.layer_decay": "layer-wise decay",
+    "train.epochs": "epochs",
+    "train.batch_size": "rows per step",
+    "train.precision": "precision",
+    "data.fraction": "fraction of the training examples",
+    "data.max_length": "maximum tokens of a row",
+}
+"""Settings that are shown, and their labels."""
+
+
+def fine_tuning_sections(folder: Path, name: str) -> list[Section]:
+    """The section of the folder of a fine-tuning, in a list."""
+    results, config = read_json(folder / "results.json", optional=True), read_config(folder)
+    metric, seeds = results["metric"], results["seeds"]
+    properties = [
+        ("task", results["task"]),
+        (f"{metric} on dev", f"median {results['median']:.4f}, mean {results['mean']:.4f}"),
+        ("started from", str(results["pretrained"] or "random weights")),
+        ("examples", ", ".join(f"{split} {count:,}" for split, count in results["examples"].items())),
+    ]
+    if len(seeds) > 1:
+        properties.insert(2, ("standard deviation over seeds", f"{results['standard_deviation']:.4f}"))
+    for split in dict.fromkeys(split for seed in seeds for split in seed.get("others", {})):
+        values = [seed["others"][split][metric] for seed in seeds if metric in seed["others"].get(split, {})]
+        properties.append((f"{metric} on {split}", f"median {statistics.median(values):.4f}"))
+    settings = dict(flatten(config))
+    properties += [(label, str(settings[key])) for key, label in TRAINING_SETTINGS.items() if key in settings]
+    table = Table("seed", *(keys := _metric_keys(seeds)), "failed", "steps", "seconds")
+    for seed in seeds:
+        values = [format_value(seed["metrics"].get(key)) for key in keys]
+        table.add_row(
+            str(seed["seed"]), *values, seed["failed"] or "", f"{seed['steps']:,}", f"{seed['seconds']:.0f}"
+        )
+    tables: list[Table] = [table]
+    folded: list[Table] = []
+    best, metrics = results.get("best_seed", 0), seeds[0]["metrics"] if seeds else {}
+    if scores := read_label_scores(folder / f"seed-{best}" / "dev.jsonl", spans="span_f1" in metrics):
+        title = f"{len(scores)} labels on dev, seed {best}"
+        (folded if len(scores) > UNFOLDED_LABELS else tables).append(label_table(scores, title=title))
+    figures, legend = _curves(folder, seeds, metric)
+    return [Section(name, "fine-tuning", properties, results["notes"], tables, figures, legend, folded)]
+
+
+def _curves(
+    folder: Path, seeds: Sequence[Mapping[str, Any]], metric: str
+) -> tuple[list[Figure], list[LegendEntry]]:
+    """The curves of all seeds whose folders have metrics, and the legend if there are several seeds."""
+    runs = {f"seed {one['seed']}": folder / f"seed-{one['seed']}" for one in seeds}
+    metrics = {seed: read_metrics(run) for seed, run in runs.items() if (run / "metrics.jsonl").is_file()}
+    styles = line_styles(list(metrics))
+    panels = fine_tuning_panels(metrics, metric, styles)
+    figures = [Figure(f"{panel.title} of each seed", figure_svg(panel.figure())) for panel in panels]
+    legend = [LegendEntry(seed, *style) for seed, style in styles.items()]
+    return figures, legend if figures and len(legend) > 1 else []
+
+
+def _metric_keys(seeds: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The metrics of a task; those of single kinds of spans are only in results.json."""
+    return [key for key in dict.fromkeys(key for seed in seeds for key in seed["metrics"]) if "/" not in key]
