@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ PLACES = [
     "after the storm",
     "at night",
 ]
+
+
+@pytest.fixture(autouse=True)
+def messages_of_the_command_line() -> Iterator[None]:
+    """Messages of errors name options, as the command shows them, also in tests of functions; see test_errors."""
+    from electra.errors import on_command_line
+
+    with on_command_line():
+        yield
 
 
 def sentence(draw: random.Random) -> str:

@@ -1,10 +1,14 @@
 """Errors: what is said of those that do not come from this package."""
 
 import errno
+import subprocess
+import sys
 
 import pytest
 
-from electra.errors import DataError, describe
+from electra import errors
+from electra.cli import main
+from electra.errors import ConfigError, DataError, describe
 
 
 @pytest.mark.parametrize(
@@ -31,3 +35,38 @@ def test_only_an_unexpected_error_has_its_type() -> None:
         describe(DataError("corpus.txt: out of memory of its author")) == "corpus.txt: out of memory of its author"
     )
     assert describe(KeyError("name")) == "KeyError: 'name'"
+
+
+@pytest.mark.parametrize(
+    ("message", "python"),
+    [
+        ("out: is missing; give --out, the folder", "out: is missing; give `out`, the folder"),
+        ("increase --train.epochs or --batch-size.", "increase `train.epochs` or `batch_size`."),
+        ("make it with `electra prepare TEXT --out DATA`, or give --data", None),
+        ("resume it: electra pretrain X --out RUN --fresh\n  or give --out", None),
+        ("1–2 -- or 5--6; a word--another, ---data", "1–2 -- or 5--6; a word--another, ---data"),
+    ],
+)
+def test_in_python_a_message_names_settings_and_commands_stay(
+    message: str, python: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "_command_line", False)
+    expected = python or message.replace("give --data", "give `data`").replace("give --out", "give `out`")
+    assert str(ConfigError(message)) == expected
+    with errors.on_command_line():
+        assert str(ConfigError(message)) == message
+    assert str(ConfigError(message)) == expected
+
+
+def test_the_command_shows_options_and_python_shows_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "electra-tiny"]) == 2
+    assert "a run needs --data" in capsys.readouterr().err
+    program = """
+import electra
+try:
+    electra.pretrain(electra.load_config("electra-tiny", {}))
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.startswith("a run needs `data` (made by `electra prepare`) and `out`"), done.stderr

@@ -125,8 +125,10 @@ def _run(arguments: list[str]) -> int:
             return USER_ERROR if not rest else 0
         first, rest = f"{first} {rest[0]}", rest[1:]
     from electra.console import show
+    from electra.errors import on_command_line
 
-    status, result = _call_safely(first, rest, plugins=plugins, debug=debug)
+    with on_command_line():
+        status, result = _call_safely(first, rest, plugins=plugins, debug=debug)
     if IS_MAIN_PROCESS:
         show(result)
     return status

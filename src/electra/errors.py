@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import importlib.util
+import re
 from collections.abc import Iterator, Sequence
 
 NO_MEMORY = (
@@ -12,8 +13,35 @@ NO_MEMORY = (
 """Parts of the messages of libraries and of the system when a library, a tensor or a thread finds no memory."""
 
 
+_OPTION = re.compile(r"(?P<command>\belectra [a-z][^`\n;]*)|(?<![\w-])--(?P<name>[a-z][a-z0-9_.-]*[a-z0-9])")
+_command_line = False  # of the process: threads and wrapped errors must agree
+
+
 class ElectraError(ValueError):
-    """Base of every error that the user can fix; the command prints it and exits with 2."""
+    """Base of every error that the user can fix; the command prints it and exits with 2.
+
+    Messages are written for the command line, as in "give --train.steps". In Python they name the setting or
+    argument instead, as in "give `train.steps`"; commands, such as `electra prepare TEXT --out DATA`, stay.
+    """
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if _command_line else _OPTION.sub(_name_setting, message)
+
+
+@contextlib.contextmanager
+def on_command_line() -> Iterator[None]:
+    """Within the block, messages of errors name the options of the command line."""
+    global _command_line
+    before, _command_line = _command_line, True
+    try:
+        yield
+    finally:
+        _command_line = before
+
+
+def _name_setting(found: re.Match[str]) -> str:
+    return found["command"] or f"`{found['name'].replace('-', '_')}`"
 
 
 class ConfigError(ElectraError):

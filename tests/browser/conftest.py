@@ -14,10 +14,14 @@ from waiting import LIMIT
 
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.http.hosted_model import HostedModel
+from electra.tasks.classification import Classification
+from electra.tasks.question_answering import QuestionAnswering
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 REQUIRED = bool(os.environ.get("REQUIRE_BROWSER"))
 HERE = Path(__file__).parent
+LABELS = Classification(("accuracy",), labels=("bad", "good"))
+ANSWERS = QuestionAnswering(max_question=8, stride=4)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,18 +48,26 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Servers of one model, of two, of one and a masked language model, and one that needs an access token."""
+    """Servers of one model, of two, of one and a masked language model, one that needs an access token, and two of
+    fine-tuned models."""
     folder = tmp_path_factory.mktemp("browser")
     one = HostedModel(str(write_run(folder / "my-run")), device="cpu")
     other = HostedModel(str(write_model(folder / "other")), device="cpu")
     masked = HostedModel(str(write_model(folder / "masked", head=MaskedLanguageModelHead)), device="cpu")
+    labels = HostedModel(str(write_model(folder / "labels", problem=LABELS)), device="cpu")
+    answers = HostedModel(str(write_model(folder / "answers", problem=ANSWERS)), device="cpu")
     with (
+        serving(labels) as (labeling, _),
+        serving(answers) as (answering, _),
         serving(one) as (single, _),
         serving(one, other) as (both, _),
         serving(one, masked) as (proposing, _),
         serving(one, token="s3cret") as (closed, _),
     ):
-        yield {"one": single, "two": both, "masked": proposing, "closed": closed}
+        yield {
+            "one": single, "two": both, "masked": proposing, "closed": closed, "labels": labeling,
+            "answers": answering,
+        }  # fmt: skip
 
 
 @pytest.fixture

@@ -11,13 +11,15 @@ from waiting import LIMIT
 TEXT = "The cat sat on the mat."
 
 
-def score(page: Any, address: str, text: str = TEXT) -> None:
-    """Open the page and score a text on it."""
+def score(page: Any, address: str, text: str = TEXT, *, pieces: bool = True) -> None:
+    """Open the page and score a text on it; show its tokens, or its words."""
     page.goto(address)
     page.locator(".token").first.wait_for()  # the first example
     page.get_by_label("Text", exact=True).fill(text)
     page.get_by_role("button", name="Score").click()
     page.wait_for_function("text => currentText === text", arg=text)
+    if pieces and page.get_by_label("Show the pieces of words").is_visible():
+        page.get_by_label("Show the pieces of words").check()
 
 
 def slide(page: Any, to: float) -> None:
@@ -63,7 +65,7 @@ def test_the_slider_flags_what_is_at_or_above_it(
     tokens = page.locator(".token")
     assert [name.endswith(" over") for name in tokens.evaluate_all("all => all.map(t => t.className)")] == over
     assert [label.endswith("flagged") for label in tokens.evaluate_all("all => all.map(t => t.ariaLabel)")] == over
-    assert page.locator("#counts").text_content() == f"{sum(over)} of {len(over)} tokens flagged"
+    assert page.locator("#counts").text_content() == f"{sum(over)} of {len(over)} words flagged"
     assert page.locator(".flagged button").count() == sum(over)
     assert f"{sum(over)} of" in page.get_by_label("Threshold for flagging").get_attribute("aria-valuetext")
     if any(over):  # color is not the only sign
@@ -89,6 +91,65 @@ def test_a_click_shows_the_generators_proposals_and_puts_one_in(page: Any, addre
     new = f"The {proposed[0].removeprefix('##')} sat on the mat."
     page.wait_for_function("text => currentText === text", arg=new)
     assert page.get_by_label("Text", exact=True).input_value() == new
+
+
+def test_a_word_of_several_tokens_is_one_by_default(page: Any, addresses: dict[str, str]) -> None:
+    text = "A homeworkish cat"
+    score(page, addresses["one"], text, pieces=False)
+    right = expected(addresses["one"], text)
+    assert any(right["continues"]), "the vocabulary must split the word"
+    words = page.locator(".token")
+    assert words.all_text_contents() == ["A", "homeworkish", "cat"]
+    of_word = [n for n, (start, end) in enumerate(right["offsets"]) if start >= 2 and end <= 13]
+    highest = max(of_word, key=right["probabilities"].__getitem__)
+    shown = float(words.nth(1).evaluate("token => token.style.getPropertyValue('--p')"))
+    assert shown == right["probabilities"][highest]
+    words.nth(1).click()
+    rows = page.locator(".details tbody tr")
+    rows.first.wait_for()
+    assert f"by its piece “{right['tokens'][highest]}”" in page.locator(".details h3").text_content()
+    body = {"text": text, "tokens": [highest], "count": 8}
+    proposed = httpx.post(f"{addresses['one']}/proposals", json=body, timeout=LIMIT).json()["places"][0]
+    widths = page.locator(".details .bar").evaluate_all("all => all.map(b => b.style.getPropertyValue('--p'))")
+    assert [*map(float, widths)] == [one["probability"] for one in proposed["proposals"]], "on a fixed scale"
+    page.get_by_label("Show the pieces of words").check()
+    assert words.all_text_contents() == right["tokens"]
+
+
+def test_on_a_narrow_screen_the_result_is_scrolled_to(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["one"])
+    assert page.evaluate("scrollY") == 0 and page.locator(".keys").first.is_visible()
+    page.set_viewport_size({"width": 390, "height": 600})
+    score(page, addresses["one"])
+    page.wait_for_function("() => scrollY > 0")
+    assert page.evaluate("document.getElementById('panels').getBoundingClientRect().top < innerHeight * .75")
+    assert page.locator(".keys").first.is_hidden(), "there is no keyboard"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_histogram_has_an_axis(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["one"])
+    assert page.locator("#axis span").all_text_contents() == ["0", ".25", ".50", ".75", "1"]
+
+
+def test_the_next_example_is_one_of_the_models(page: Any, addresses: dict[str, str]) -> None:
+    [first, second, *_] = httpx.get(f"{addresses['one']}/models").json()["models"][0]["examples"]
+    page.goto(addresses["one"])
+    page.wait_for_function("text => currentText === text", arg=first[0])
+    page.get_by_role("button", name="Another example").click()
+    page.wait_for_function("text => currentText === text", arg=second[0])
+
+
+@pytest.mark.parametrize("task", ["labels", "answers"])
+def test_a_fine_tuned_models_page_opens_with_a_prediction(page: Any, addresses: dict[str, str], task: str) -> None:
+    page.goto(addresses[task])
+    page.locator(".prediction").wait_for()
+    if task == "answers":
+        assert page.get_by_label("Question").input_value().endswith("?")
+        assert "1873" in page.get_by_label("Passage").input_value()
+        assert page.get_by_role("button", name="Another example").is_hidden()
+    else:
+        assert page.locator(".prediction").text_content() in ("good", "bad")
 
 
 def test_the_mark_of_continuations_is_explained(page: Any, addresses: dict[str, str]) -> None:
@@ -143,7 +204,7 @@ def test_it_is_used_by_keyboard_alone(page: Any, addresses: dict[str, str]) -> N
     page.keyboard.type("A dog ate")
     page.keyboard.press("Control+Enter")
     page.wait_for_function("() => currentText === 'A dog ate'")
-    assert "3 tokens" in page.get_by_role("status").text_content()
+    assert "words flagged" in page.get_by_role("status").text_content()
 
 
 def test_two_models_stand_side_by_side(page: Any, addresses: dict[str, str]) -> None:

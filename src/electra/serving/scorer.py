@@ -103,15 +103,20 @@ class ScoredText:
         shown, probabilities = [self.text[start:end] for start, end, _ in spans], [span[2] for span in spans]
         return color_tokens(shown, probabilities, separators=separators).append(self._most_likely(), "dim")
 
-    def words(self) -> list[tuple[int, int, float]]:
-        """Start, end and probability of each word, the highest of its tokens. No word has a blank within."""
-        joined = [False] * len(self.tokens)
+    @property
+    def continues(self) -> list[bool]:
+        """Whether each token belongs to the word of the token before it. No word has a blank within."""
+        continues = [False] * len(self.tokens)
         ids = self.word_ids or [None] * len(self.tokens)
         for i in range(1, len(self.tokens)):
             same_word = ids[i] is not None and ids[i] == ids[i - 1]
             adjacent = self.offsets[i][0] <= self.offsets[i - 1][1] and not self.tokens[i - 1].isspace()
-            joined[i] = same_word and adjacent
-        return self._join(joined)
+            continues[i] = same_word and adjacent
+        return continues
+
+    def words(self) -> list[tuple[int, int, float]]:
+        """Start, end and probability of each word, the highest of its tokens."""
+        return self._join(self.continues)
 
     def _pieces(self) -> list[tuple[int, int, float]]:
         """Start, end and probability of each token; those of one character are joined."""

@@ -8,14 +8,17 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, ConfigError
 from electra.export.loading import find_masked_lm
 from electra.serving.backends import load_model
 from electra.serving.fill_mask import FillMask
+from electra.serving.http.examples import find_examples
 from electra.serving.http.worker import Operation
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
+from electra.tasks.question_answering import QuestionAnswering
 
 Loaded = TypeVar("Loaded")
 
@@ -61,6 +64,7 @@ class HostedModel:
         self.unsupported: dict[str, str] = {}
         loaded = load_model(model, max_length=max_length)
         self.max_length = loaded.max_length
+        self.examples = find_examples(loaded.tokenizer, special_tokens(loaded.tokenizer, model).unknown)
         self.scorer = self._try("score", lambda: Scorer(loaded, device=device))
         self.predictor = self._try("predict", lambda: Predictor(loaded, device=device))
         self.encoder = self._try("embed", lambda: TextEncoder(loaded, device=device))
@@ -94,6 +98,15 @@ class HostedModel:
                 "other tokens; give the generator that the discriminator was trained with"
             )
 
+    def _example_inputs(self) -> list[list[str]]:
+        """Texts to try the model with; for a model of pairs, two texts each."""
+        sentences = self.examples.sentences
+        if self.predictor is None or not self.predictor.pairs:
+            return [[sentence] for sentence in sentences]
+        if isinstance(self.predictor.problem, QuestionAnswering):
+            return [[self.examples.question, sentences[-1]]]
+        return [[sentences[0], sentences[0]], [sentences[0], sentences[1]]]
+
     def operations(self) -> dict[str, Operation]:
         """The functions of the supported operations by name, each from a list of items to their results."""
         operations: dict[str, Operation] = {}
@@ -117,6 +130,7 @@ class HostedModel:
         """What `GET /models` says about the model."""
         supported = [operation for operation in OPERATIONS if operation not in self.unsupported]
         description: dict[str, Any] = {"name": self.name, "can": supported, "cannot": self.unsupported}
+        description["examples"] = self._example_inputs()
         if self.scorer is not None:
             description["objective"] = self.scorer.objective
         if self.predictor is not None:

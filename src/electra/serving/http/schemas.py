@@ -79,10 +79,14 @@ class ProposalsRequest(ModelRequest):
 
 
 class ScoredTokens(TypedDict):
-    """The tokens of a text, the offsets of each (start and end, in code points), and their values."""
+    """The tokens of a text, the offsets of each (start and end, in code points), and their values.
+
+    `continues`: whether a token belongs to the word of the token before it.
+    """
 
     tokens: list[str]
     offsets: list[tuple[int, int]]
+    continues: list[bool]
     probabilities: NotRequired[list[float]]
     log_probabilities: NotRequired[list[float]]
     pseudo_log_likelihood: NotRequired[float]
