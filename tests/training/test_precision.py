@@ -36,10 +36,15 @@ def test_if_bfloat16_products_are_faster_whole_steps_decide(monkeypatch: pytest.
     assert chosen.name == quicker and "seconds per step" in chosen.reason
 
 
-def test_a_set_precision_is_kept_and_no_other_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "product_flops", lambda dtype, device: {torch.bfloat16: 2.0}[dtype])
+@pytest.mark.parametrize(("bfloat16", "warned"), [(2e9, True), (50e9, False), (400e9, False)])
+def test_a_set_precision_is_kept_and_a_slow_one_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, bfloat16: float, warned: bool
+) -> None:
+    speeds(monkeypatch, float32=100e9, bfloat16=bfloat16)
     chosen = choose_precision("bfloat16", CPU, lambda: pytest.fail("no step should run"))
     assert chosen.name == "bfloat16" and chosen.reason.startswith("set by train.precision")
+    assert chosen.product_flops == bfloat16
+    assert ("bfloat16 is 50 times slower than float32 on this CPU" in caplog.text) == warned
     with chosen.autocast(CPU):
         assert torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype == torch.bfloat16
 

@@ -21,6 +21,8 @@ TIMING_ROUNDS = 3
 """Number of times that a step is timed in each precision, in turn."""
 MAX_RELATIVE_TIME = 0.95
 """bfloat16 is chosen if a step takes at most this fraction of the time in float32; closer times are noise."""
+SLOW = 3.0
+"""A precision whose products take as many times as long as those of float32 is worth a warning."""
 PRECISIONS: dict[PrecisionName, torch.dtype] = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -70,11 +72,18 @@ def choose_precision(
             name = "bfloat16"
         reason = f"the GPU {'has' if supported else 'does not have'} bfloat16"
         return Precision(name, reason, product_flops(PRECISIONS[name], device))
-    names = CANDIDATES if wanted == "auto" else (wanted,)
+    names: tuple[PrecisionName, ...] = CANDIDATES if wanted == "auto" else (wanted,)
+    if device.type == "cpu":
+        names = tuple(dict.fromkeys(("float32", *names)))
     flops = {name: product_flops(PRECISIONS[name], device) for name in names}
     speeds = ", ".join(f"{name} {speed / 1e9:,.0f}" for name, speed in flops.items())
     products = f"matrix products in GFLOP/s: {speeds}"
     if wanted != "auto":
+        if (times := flops.get("float32", 0.0) / flops[wanted]) >= SLOW:
+            logger.warning(
+                "%s is %.0f times slower than float32 on this CPU; train with --train.precision float32, or auto, "
+                "unless the result must be that of a run elsewhere", wanted, times,
+            )  # fmt: skip
         return Precision(wanted, f"set by train.precision; {products}", flops[wanted])
     if flops["bfloat16"] <= flops["float32"]:
         return Precision("float32", products, flops["float32"])
