@@ -10,9 +10,17 @@ from configs import make_encoder_config
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
-from electra.analysis.encoder_change import ALPHA, EncoderChange, explained_variance, measure_encoder_changes
+from electra.analysis.encoder_change import (
+    ALPHA,
+    DOCUMENTS,
+    ROW_TOKENS,
+    EncoderChange,
+    explained_variance,
+    measure_encoder_changes,
+)
+from electra.analysis.held_out_text import sample_document_rows
 from electra.data.shards import Split, TokenData
-from electra.data.tokenizer import load_tokenizer
+from electra.data.tokenizer import load_tokenizer, special_tokens
 from electra.errors import DataError
 from electra.export.pretrained import Pretrained
 
@@ -81,3 +89,28 @@ def test_one_document_cannot_be_split(data: TokenData) -> None:
     one = replace(shard, document_ends=shard.document_ends[:1], sentence_ends=shard.sentence_ends[:end])
     with pytest.raises(DataError, match="only one document"):
         measure_encoder_changes(network(data), [], Split((one,)))
+
+
+def test_the_map_is_fitted_on_other_documents_than_it_is_tested_on(data: TokenData) -> None:
+    """The same figure by hand: row by row, and scikit-learn's ridge regression."""
+    original, other = network(data), network(data, noise=0.3)
+    [change] = measure_encoder_changes(original, [other], data.heldout)
+    rows = sample_document_rows(data.heldout, documents=DOCUMENTS, length=ROW_TOKENS, row=62, seed=0)
+    special = special_tokens(original.tokenizer, "x")
+    inputs = [torch.tensor([[special.classify, *ids, special.separate]]) for ids in rows.ids]
+    with torch.no_grad():
+        x_ND, y_ND = (
+            torch.cat([one.encoder(ids_1L, None, None)[0, 1:-1] for ids_1L in inputs]).double().numpy()
+            for one in (other, original)
+        )
+    test_N = np.concatenate(
+        [np.full(len(ids), document % 2 == 1) for ids, document in zip(rows.ids, rows.documents, strict=True)]
+    )
+    scaled_ND = (x_ND - x_ND[~test_N].mean(0)) / x_ND[~test_N].std(0)
+    ridge = Ridge(alpha=ALPHA).fit(scaled_ND[~test_N], y_ND[~test_N])
+    predicted_MD = ridge.predict(scaled_ND[test_N])
+    expected = r2_score(y_ND[test_N], predicted_MD, multioutput="variance_weighted")
+    assert change.recovered[-1] == pytest.approx(expected, abs=1e-3)
+    in_sample = Ridge(alpha=ALPHA).fit(scaled_ND[test_N], y_ND[test_N])
+    flattering = r2_score(y_ND[test_N], in_sample.predict(scaled_ND[test_N]), multioutput="variance_weighted")
+    assert flattering > expected + 3e-3
