@@ -112,7 +112,7 @@ def test_files_are_as_private_as_umask_says(corpus_file: Path, tmp_path: Path) -
     assert [path for path in written if path.stat().st_mode & 0o077] == []
 
 
-def test_no_home_and_no_folder_for_temporary_files(data_folder: Path, tmp_path: Path) -> None:
+def test_no_home_and_a_tmpdir_that_does_not_exist(data_folder: Path, tmp_path: Path) -> None:
     """Libraries keep caches at home; a command must not need one."""
     without = {name: value for name, value in ENVIRONMENT.items() if not re.match(r"HOME$|XDG_|MPL", name)}
     without["TMPDIR"] = "/proc/nowhere"

@@ -4,17 +4,11 @@ import logging
 from pathlib import Path
 
 import pytest
+from small_run import SMALL
 
 from electra.config import load_config
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.run import pretrain
-
-SMALL = [
-    "model.hidden_size=32", "model.embedding_size=32", "model.feed_forward_size=64", "model.heads=2",
-    "model.layers=2", "generator.layers=1", "generator.hidden_size=24", "generator.feed_forward_size=40",
-    "packing.sequence_length=32", "train.batch_size=8", "evaluation.examples=16", "train.precision=float32",
-    "tracking.tensorboard=false",
-]  # fmt: skip
 
 pytestmark = pytest.mark.usefixtures("without_transformers")
 
