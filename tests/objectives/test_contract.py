@@ -25,30 +25,44 @@ def corrupted(whole: Batch) -> Batch:
     random = torch.Generator().manual_seed(0)
     ids_BL, shape = whole.input_ids_BL, whole.input_ids_BL.shape
     chosen_BL = (torch.rand(shape, generator=random) < 0.15) & (ids_BL > 4)
-    return replace(whole, input_ids_BL=torch.where(chosen_BL, torch.randint(5, 5 + WORDS, shape), ids_BL))
+    words_BL = torch.randint(5, 5 + WORDS, shape, generator=random)
+    return replace(whole, input_ids_BL=torch.where(chosen_BL, words_BL, ids_BL))
 
 
 @each
 def test_it_learns_a_toy_language(name: str) -> None:
     ours, steps = objective(name), 200
     optimizer = torch.optim.AdamW(ours.parameters(), lr=3e-3)
+    heldout = batch(256, seed=10_000)
+    figure, enough = judged(ours, name, heldout), 0.3
+    if "discriminator" in ours.exportable_networks() and not learns_alone(name):
+        # Random weights have an AUC up to .57; few positions teach slowly.
+        enough = 0.6 if name.endswith("positions") else 0.65
+    assert figure < enough - 0.02
     for step in range(steps):
         ours.begin_step(step, steps)
         ours(batch(16, seed=step)).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    heldout = batch(64, seed=10_000)
-    figures = ours.evaluate([(heldout, corrupted(heldout))])
+        if step % 20 == 19 and (figure := judged(ours, name, heldout)) > enough:
+            break
+    assert figure > enough
+
+
+def learns_alone(name: str) -> bool:
+    # Electric: its cloze model learns this fast, its energies do not.
+    return name.endswith(("masked-lm", "causal-lm", "permutation-lm", "electric"))
+
+
+def judged(ours: Objective, name: str, heldout: Batch) -> float:
+    """The largest of the held-out figures that say whether the objective has learned."""
     names = {
         "discriminator": ("eval/discriminator_auc", "eval/unigram_auc"), "encoder": ("eval/restored_accuracy",),
         "alone": ("eval/masked_lm_accuracy", "eval/language_model_accuracy", "eval/permutation_lm_accuracy"),
     }  # fmt: skip
-    # Electric: its cloze model learns this fast, its energies do not.
-    alone = name.endswith(("masked-lm", "causal-lm", "permutation-lm", "electric"))
-    judged = names["alone" if alone else next(iter(ours.exportable_networks()))]
-    assert max(figures.get(key, 0.0) for key in judged) > (
-        0.6 if "discriminator" in ours.exportable_networks() and not alone else 0.3
-    )
+    figures = ours.evaluate([(heldout, corrupted(heldout))])
+    kind = "alone" if learns_alone(name) else next(iter(ours.exportable_networks()))
+    return max(figures.get(key, 0.0) for key in names[kind])
 
 
 @each
