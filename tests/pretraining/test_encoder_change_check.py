@@ -41,11 +41,15 @@ def test_the_log_has_a_line_for_the_network_and_one_for_the_average(
 def test_an_overwritten_original_is_a_warning_with_a_remedy(
     original: Path, held_out_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    large = ("optimizer.learning_rate=1.0", "optimizer.gradient_clip=100", "init.average=0")
-    log = continued(original, held_out_data, tmp_path / "run", *large)
+    large = ("optimizer.learning_rate=1.0", "optimizer.gradient_clip=100")
+    log = continued(original, held_out_data, tmp_path / "run", *large, "init.average=0")
     assert "averaged:" not in log
-    [warning] = [one for one in caplog.records if "has been overwritten" in one.getMessage()]
-    assert warning.levelno == logging.WARNING and "--optimizer.learning_rate" in warning.getMessage()
+    continued(original, held_out_data, tmp_path / "averaged", *large)
+    alone, averaged = [one for one in caplog.records if "has been overwritten" in one.getMessage()]
+    assert alone.levelno == logging.WARNING
+    for warning in (alone, averaged):
+        assert "smaller --optimizer.learning_rate (now 1)" in warning.getMessage()
+    assert "the preset continue" in alone.getMessage() and "the preset continue" not in averaged.getMessage()
 
 
 def test_nothing_is_measured_of_new_networks_other_vocabularies_and_before_a_deadline(

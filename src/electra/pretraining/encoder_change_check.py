@@ -41,10 +41,11 @@ def check_encoder_changes(
     for folder, change in changes.items():
         logger.info("compared with %s: %s: %s", original, folder.name, change)
     if changes[folders[-1]].overwritten:
+        other = "" if exported.averaged else ", or the preset continue, whose average with the original keeps more"
         logger.warning(
             "%s has been overwritten: no more of its states can be read from the trained network than from its "
             "token embeddings alone; fine-tuning will hardly gain from it. Take a smaller "
-            "--optimizer.learning_rate, or the preset continue, whose average with the original keeps more",
-            original,
-        )
+            "--optimizer.learning_rate (now %g)%s",
+            original, config.optimizer.learning_rate, other,
+        )  # fmt: skip
     return changes
