@@ -110,6 +110,9 @@ def measure(options: argparse.Namespace, done: Rows, name: str, arm: Arm, flops:
     """Continue and fine-tune for one arm and seed; add the results that are missing."""
     tasks = [(task, int(examples)) for task, _, examples in (task.partition("=") for task in options.task)]
     keys = [(options.model.name, task, examples, flops if arm else 0.0, name, seed) for task, examples in tasks]
+    for key in keys:
+        if key in done and done[key]["settings"] != arm:
+            raise SystemExit(f"{options.out}: the arm {name} has other settings there; give it another name")
     if all(key in done for key in keys):
         return
     start = time.perf_counter()

@@ -112,7 +112,7 @@ def _presets() -> Iterator[str]:
     pairs = ", ".join(f"`{name}` (`{base}`)" for name, base in faithful.items())
     yield f"- {pairs}: with `parts/quirks`, all quirks of the original ([fidelity](../concepts/fidelity.md))."
     yield '\nSettings to combine with any of them (`extends = ["electra-base", "objectives/electra-15"]`):\n'
-    for path in [*sorted((PRESETS / "objectives").glob("*.toml")), PRESETS / "parts/quirks.toml"]:
+    for path in [*sorted((PRESETS / "objectives").glob("*.toml")), *sorted((PRESETS / "parts").glob("*.toml"))]:
         yield _preset(path, without=())
     yield ""
 

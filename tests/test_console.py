@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
-from electra.console import BarHandler, LineHandler, complain, show_log_records
+from electra.console import BarHandler, LineHandler, complain, show, show_log_records
 
 logger = logging.getLogger("electra.test_console")
 YELLOW, RED = "\x1b[33m", "\x1b[31m"
@@ -234,6 +235,17 @@ def test_nothing_stays_attached_after_the_block(capsys: pytest.CaptureFixture[st
 def test_error_messages_are_plain_if_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]):
     complain("electra: [MASK] is missing")
     assert capsys.readouterr().err == "electra: [MASK] is missing\n"
+
+
+def test_a_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    harmful = "one\x1b[2J \x9b2J\x07 two\ttabs\nlines"
+    show(Text(harmful, style="red"))
+    assert "\x1b[2J" not in (shown := capsys.readouterr().out) and "one\\x1b[2J \\x9b2J" in shown
+    show(harmful)
+    assert capsys.readouterr().out == f"{harmful}\n", "a file gets the text as it is"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show(harmful)
+    assert capsys.readouterr().out == "one\\x1b[2J \\x9b2J\\x07 two\ttabs\nlines\n"
 
 
 SPEAKER = """

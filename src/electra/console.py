@@ -7,15 +7,20 @@ records move one bar in place; elsewhere they become plain lines, one every few 
 import contextlib
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from dataclasses import dataclass
+from typing import Any, TextIO
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.text import Text
 
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""All but the tab and the line feed. A terminal obeys some of them: a text could clear the screen."""
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_FRAMES = 0.1
 NOT_A_TERMINAL_WIDTH = 120
@@ -41,7 +46,7 @@ def show_log_records() -> Iterator[None]:
 def complain(message: str) -> None:
     """Write a message on stderr, in red on a terminal."""
     if sys.stderr.isatty():
-        Console(stderr=True).print(Text(message, style="red"), soft_wrap=True)
+        Console(stderr=True).print(Text(escape_controls(message), style="red"), soft_wrap=True)
     else:
         sys.stderr.write(f"{message}\n")
 
@@ -55,9 +60,27 @@ def show(result: object) -> None:
         # A file or pipe has no width, and rich's default of 80 would wrap tables and paths. Markup is off because
         # results contain [MASK] and TOML's [sections].
         width = None if sys.stdout.isatty() else NOT_A_TERMINAL_WIDTH
-        Console(width=width, markup=False, emoji=False, highlight=False).print(renderable, crop=False)
+        console = Console(width=width, markup=False, emoji=False, highlight=False)
+        console.print(_WithoutControls(renderable), crop=False)
     else:  # unwrapped, so that JSON stays on one line
-        sys.stdout.write(f"{renderable}\n")
+        text = escape_controls(str(renderable)) if sys.stdout.isatty() else str(renderable)
+        sys.stdout.write(f"{text}\n")
+
+
+@dataclass(frozen=True)
+class _WithoutControls:
+    """A renderable whose text has no control characters."""
+
+    renderable: Any
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.renderable, options):
+            yield segment if segment.control else Segment(escape_controls(segment.text), segment.style)
+
+
+def escape_controls(text: str) -> str:
+    """A text with control characters as Python spells them, such as \\x1b."""
+    return CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 class LineHandler(logging.Handler):
@@ -127,7 +150,7 @@ class BarHandler(logging.Handler):
             progress = _progress(record)
             if progress is None:
                 style = {logging.WARNING: "yellow", logging.ERROR: "red"}.get(record.levelno, "")
-                self._console.print(Text(_message(record), style=style))
+                self._console.print(Text(escape_controls(_message(record)), style=style))
             else:
                 self._advance(record, *progress)
         except Exception:

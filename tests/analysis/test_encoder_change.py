@@ -57,6 +57,15 @@ def test_less_is_left_the_more_the_weights_have_changed(data: TokenData) -> None
     assert all(0 < share < 1 for change in others for share in change.from_tokens)
 
 
+def test_inputs_are_no_longer_than_those_of_the_training(
+    data: TokenData, caplog: pytest.LogCaptureFixture
+) -> None:
+    original, continued = network(data), replace(network(data, noise=0.05), trained_length=16)
+    with caplog.at_level("WARNING", logger="electra"):
+        measure_encoder_changes(original, [continued], data.heldout)
+    assert not caplog.records
+
+
 def test_a_network_is_overwritten_when_it_tells_no_more_than_the_token_embeddings(data: TokenData) -> None:
     kept, lost = measure_encoder_changes(
         network(data), [network(data, noise=0.02), network(data, noise=2.0)], data.heldout

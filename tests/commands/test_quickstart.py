@@ -57,7 +57,7 @@ def test_a_new_user_sees_results_and_next_steps(tmp_path: Path) -> None:
         "export/discriminator",
     ):
         assert part in text.replace("\n", ""), part
-    assert "\n  electra pretrain electra-tiny --data DATA --out RUN --train.minutes 30\n" in text
+    assert "\n  electra pretrain electra-plus-tiny --data DATA --out RUN --train.minutes 30\n" in text
     picture = result.trained.picture
     assert picture is not None and picture.read_bytes().startswith(b"\x89PNG")
     again = quickstart.run(config)

@@ -23,6 +23,15 @@ def test_each_tensor_is_the_weighted_mean(weight: float) -> None:
     assert expected and all(torch.allclose(ours.state_dict()[name], mean) for name, mean in expected.items())
 
 
+def test_a_layer_that_is_used_several_times_is_averaged_once() -> None:
+    """As the blocks of ALBERT: a state_dict has its tensors once for each use."""
+    layers = [nn.Linear(3, 3) for _ in range(2)]
+    ours, original = (nn.Sequential(layer, layer, layer) for layer in layers)
+    expected = 0.25 * layers[1].weight + 0.75 * layers[0].weight
+    average_with(ours, original, weight=0.25)
+    assert torch.allclose(layers[0].weight, expected)
+
+
 @pytest.mark.parametrize("other", [network(4), nn.Linear(2, 3)])
 def test_networks_of_other_shapes_have_no_average(other: nn.Module) -> None:
     with pytest.raises(CheckpointError, match=r"the networks differ in .*, so they have no average"):

@@ -187,7 +187,7 @@ def test_a_discriminator_that_fills_masks_names_its_other_folder() -> None:
     config["model"]["vocabulary_size"] = 30_522
     config["objective"] |= {"fakes": "unigram", "keep_masked_share": 0.5, "correction_weight": 1.0}
     text, other = card("discriminator", config=config), card("encoder", config=config)
-    assert "The same network as a masked language model is in `../encoder`." in text
+    assert "The same network as a masked language model was exported to `../encoder`." in text
     assert 'pipeline("fill-mask", model="../encoder")' in text and "enerator" not in text.partition("<details>")[0]
     assert "*sampled*" in text and "pipeline_tag: fill-mask" not in text
     assert "# ELECTRA discriminator as a masked language model" in other and "pipeline_tag: fill-mask" in other

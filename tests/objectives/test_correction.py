@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from electra.errors import ConfigError
 from electra.modeling.flops import training_flops
-from electra.objectives.masking import max_predictions
+from electra.objectives.masking import max_predictions, text_mask
 from electra.objectives.replaced_token import ReplacedToken
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.pretraining.config import load_config
@@ -52,13 +52,14 @@ def test_with_negatives_it_is_the_softmax_over_the_target_and_the_tokens_drawn_f
     corrupted = ours.corrupt(one)
     masking, x_BLD = corrupted.masking, ours.encoder(corrupted.ids_BL, one.segment_ids_BL, corrupted.mask)
     head, table_VE = ours.correction.head, ours.encoder.embeddings.token.weight
+    ids_V = torch.tensor([1, *range(5, MODEL.vocabulary_size)])  # [UNK] and the words
     counts_V = TABLES["counts_V"].double() + 1
-    draws_V = 6 * counts_V / counts_V[5:].sum()
+    draws_V = 6 * counts_V / counts_V[ids_V].sum()
     losses = []
     for row, seed in enumerate(one.row_seeds):
         uniforms_K = uniforms(seed[None], Purpose.NEGATIVES, 6)[0]
-        shares_V = counts_V[5:].cumsum(0) / counts_V[5:].sum()
-        negatives = 5 + torch.searchsorted(shares_V, uniforms_K.double(), right=True)
+        shares_V = counts_V[ids_V].cumsum(0) / counts_V[ids_V].sum()
+        negatives = ids_V[torch.searchsorted(shares_V, uniforms_K.double(), right=True)]
         for position, used in zip(masking.positions_BN[row], masking.used_BN[row], strict=True):
             target = int(one.input_ids_BL[row, position])
             logits_V = head.logits(x_BLD[row, position], table_VE) - draws_V.log()
@@ -69,6 +70,17 @@ def test_with_negatives_it_is_the_softmax_over_the_target_and_the_tokens_drawn_f
     torch.testing.assert_close(
         output.parts["correction_loss"], torch.stack(losses).mean().float(), rtol=1e-5, atol=1e-6
     )
+
+
+def test_each_token_that_can_be_a_target_can_be_a_negative() -> None:
+    """Otherwise nothing lowers its logit, and it gets the whole softmax over the vocabulary."""
+    ours = objective("correction, negatives")
+    assert isinstance(ours, ReplacedToken) and ours.correction is not None and ours.correction.sampler is not None
+    ids_V = torch.arange(MODEL.vocabulary_size)
+    targets = ids_V[text_mask(ids_V[None], ours.vocabulary.special)[0]]
+    uniforms_n = (torch.arange(200_000) + 0.5) / 200_000
+    drawn = ours.correction.sampler.sample(torch.zeros(200_000, dtype=torch.long), uniforms_n)
+    assert torch.equal(drawn.unique(), targets) and ours.vocabulary.special.unknown in targets
 
 
 @pytest.mark.parametrize(("step", "steps", "same"), [
@@ -90,7 +102,7 @@ def test_with_negatives_it_teaches_to_predict_over_the_whole_vocabulary() -> Non
     torch.manual_seed(0)
     ours = objective("correction, negatives")
     optimizer = torch.optim.AdamW(ours.parameters(), lr=5e-3)
-    for seed in range(100):
+    for seed in range(200):
         optimizer.zero_grad()
         ours(batch(16, seed=seed)).loss.backward()
         optimizer.step()

@@ -1,5 +1,6 @@
 """Each known failure is provoked and found once; a healthy run has no findings."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -48,6 +49,15 @@ def test_failures_seen_in_evaluations(name: str, figures: dict[str, Any]) -> Non
     for later, passed in ((HEALTHY, True), (HEALTHY | figures, False)):
         evaluations = [HEALTHY | figures, later | {"step": 600}]
         assert has_passed(name, 500, reports=[], evaluations=evaluations, progress=0.7) is passed
+
+
+def test_a_discriminator_without_a_generator_can_be_stuck() -> None:
+    without = {
+        name: value for name, value in HEALTHY.items() if "masked_lm" not in name and "generator" not in name
+    }
+    assert HealthMonitor().check_evaluation(without, progress=0.6) == []
+    stuck = without | {"eval/discriminator_auc": 0.5, "eval/unigram_auc": 0.5, "eval/discriminator_loss": 0.4}
+    assert [f.name for f in HealthMonitor().check_evaluation(stuck, progress=0.6)] == ["discriminator stuck"]
 
 
 def test_a_discriminator_is_not_stuck_early_in_training() -> None:
@@ -110,10 +120,7 @@ def test_its_state_survives_a_checkpoint() -> None:
 
 
 def losses(*values: float, first: int) -> list[dict[str, Any]]:
-    return [
-        {"step": first + 10 * number, "loss": value, "tokens_per_second": 10 * value}
-        for number, value in enumerate(values)
-    ]
+    return [{"step": first + 10 * number, "loss": value} for number, value in enumerate(values)]
 
 
 def test_a_spike_has_passed_when_losses_are_as_before() -> None:
@@ -123,11 +130,26 @@ def test_a_spike_has_passed_when_losses_are_as_before() -> None:
         assert has_passed(LOSS_SPIKE, 60, reports=reports, evaluations=[], progress=1) is passed
 
 
-def test_slowness_has_passed_when_the_speed_is_as_before() -> None:
-    before = losses(*[3.0] * 5, first=10)
-    for later, passed in (([1.0, 1.0], False), ([1.0, 2.9, 3.0], True)):
-        reports = [*before, *losses(1.0, *later, first=60)]
-        assert has_passed(SLOWER, 60, reports=reports, evaluations=[], progress=1) is passed
+def timed(*intervals: tuple[float, float]) -> list[dict[str, Any]]:
+    """A report every 10 steps, from the FLOPs and seconds since the one before."""
+    flops, seconds = (list(itertools.accumulate(numbers)) for numbers in zip(*intervals, strict=True))
+    return [
+        {"step": 10 * (number + 1), "flops": flops[number], "seconds": seconds[number]}
+        for number in range(len(intervals))
+    ]
+
+
+@pytest.mark.parametrize(("later", "passed"), [
+    ([(3.0, 3.0)] * 2, False),
+    ([(3.0, 3.0), (3.0, 1.0), (3.0, 1.0)], True),
+    ([(9.0, 3.0)] * 3, True),  # as fast, but each step is more expensive
+    ([], False),
+])  # fmt: skip
+def test_slowness_has_passed_when_as_many_flops_are_made_in_a_second(
+    later: list[tuple[float, float]], passed: bool
+) -> None:
+    reports = timed(*[(3.0, 1.0)] * 5, (3.0, 3.0), *later)
+    assert has_passed(SLOWER, 60, reports=reports, evaluations=[], progress=1) is passed
 
 
 def test_what_no_report_can_end_does_not_pass() -> None:

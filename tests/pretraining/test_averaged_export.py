@@ -24,6 +24,8 @@ SMALL = [
     "packing.sequence_length=32", "train.batch_size=8", "evaluation.examples=16", "train.precision=float32",
     "tracking.tensorboard=false", "train.steps=4",
 ]  # fmt: skip
+SHAPELESS = [one for one in SMALL if not one.startswith(("model.", "generator."))]
+"""For a network that has its shape already."""
 
 
 def config(preset: str, data: Path, out: Path, *settings: str) -> PretrainConfig:
@@ -41,8 +43,13 @@ def original(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def run(original: Path, data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the preset `continue`, with another weight."""
     out = tmp_path_factory.mktemp("continued") / "run"
-    shape = [one for one in SMALL if not one.startswith(("model.", "generator."))]
-    settings = [*shape, f"data={data_folder}", f"out={out}", f"init.discriminator={original}", "init.average=0.25"]
+    settings = [
+        *SHAPELESS,
+        f"data={data_folder}",
+        f"out={out}",
+        f"init.discriminator={original}",
+        "init.average=0.25",
+    ]
     return pretrain(load_config(PretrainConfig, "continue", settings)).run
 
 
@@ -50,7 +57,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
-def test_the_encoder_is_the_mean_and_the_head_is_the_trained_one(run: Path, original: Path) -> None:
+def assert_is_mean(run: Path, original: Path) -> None:
+    """The encoder in `averaged` is the mean of weight .25, and the head the trained one."""
     before, trained, averaged = (
         weights(folder) for folder in (original, run / "export/discriminator", run / "export/averaged")
     )
@@ -59,9 +67,22 @@ def test_the_encoder_is_the_mean_and_the_head_is_the_trained_one(run: Path, orig
     for name in encoder:
         assert torch.allclose(averaged[name], 0.25 * before[name] + 0.75 * trained[name], atol=1e-7), name
     assert all(torch.equal(averaged[name], trained[name]) for name in trained.keys() - set(encoder))
+
+
+def test_the_encoder_is_the_mean_and_the_head_is_the_trained_one(run: Path, original: Path) -> None:
+    assert_is_mean(run, original)
     assert "0.25 × those of the network that it was continued from" in (
         run / "export/averaged/README.md"
     ).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("sharing", ["detached", "disentangled"])
+def test_a_table_that_is_a_sum_in_the_run_is_averaged_as_it_is_exported(
+    sharing: str, original: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    settings = "init.average=0.25", f"init.discriminator={original}", f"objective.sharing={sharing}"
+    run = pretrain(config("electra-tiny", data_folder, tmp_path / "run", *SHAPELESS, *settings)).run
+    assert_is_mean(run, original)
 
 
 def test_fine_tuning_starts_from_it_and_everything_else_from_the_trained_network(

@@ -9,6 +9,7 @@ from small_run import command, config
 from electra.cli import main
 from electra.pretraining.dry_run import dry_run
 from electra.pretraining.run import PretrainResult, pretrain
+from electra.training.cost_estimate import CostEstimate
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,18 @@ def finished(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pre
 def test_a_dry_run_of_minutes_plans_no_steps(data_folder: Path, tmp_path: Path) -> None:
     planned = dry_run(config(data_folder, tmp_path / "run", "train.minutes=5"))
     assert planned.cost.steps is None and planned.cost.seconds == 300
+
+
+def test_a_frozen_generator_is_not_trained(finished: PretrainResult, data_folder: Path, tmp_path: Path) -> None:
+    def cost(*settings: str) -> CostEstimate:
+        given = "objective.sharing=none", "train.steps=4", *settings
+        return dry_run(config(data_folder, tmp_path / "run", *given)).cost
+
+    trained = cost()
+    frozen = cost("objective.fakes=frozen", f"init.generator={finished.run / 'export/generator'}")
+    without = trained.parameters["discriminator"]
+    assert frozen.trained_parameters == without < trained.trained_parameters
+    assert trained.memory - frozen.memory == 12 * (trained.trained_parameters - without)
 
 
 def test_a_dry_run_writes_nothing_and_says_what_it_would_take(

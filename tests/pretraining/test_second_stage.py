@@ -93,6 +93,13 @@ def test_networks_that_share_weights_go_on(data_folder: Path, tmp_path: Path, sh
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
+def test_another_source_of_replaced_tokens_needs_no_other_weights(data_folder: Path, tmp_path: Path) -> None:
+    one = pretrain(rotary(data_folder, tmp_path / "one", "objective.fakes=unigram")).run
+    settings = f"init.from={one}", "objective.fakes=trigram", "objective.sharing=none"
+    second = started(rotary(data_folder, tmp_path / "two", *settings))
+    assert all(torch.equal(second[name], weights) for name, weights in stored(one).items())
+
+
 def test_a_second_stage_of_a_continued_network_ignores_the_first_network(
     first: Path, data_folder: Path, tmp_path: Path
 ) -> None:
@@ -144,9 +151,11 @@ def test_other_changes_are_refused_by_name(
         str(first),
         "--init.token_table",
         "random",
+        "--init.average",
+        "0.5",
     ]
     assert main([*command, "--init.discriminator", str(first)]) == 2
-    assert "init.discriminator, init.token_table: decided by" in capsys.readouterr().err
+    assert "init.average, init.discriminator, init.token_table: decided by" in capsys.readouterr().err
 
 
 def test_positions_in_a_table_keep_their_number(data_folder: Path, tmp_path: Path) -> None:

@@ -98,6 +98,19 @@ def test_a_contrast_is_a_paired_test_of_sums_of_arms(tmp_path: Path) -> None:
     assert read_study(tmp_path / "archive").contrasts == report.contrasts
 
 
+def test_probes_are_shown_beside_the_average_of_the_fine_tuned_tasks(tmp_path: Path) -> None:
+    scores = {"a": 0.6, "nonlinear-probe-upos": 0.2, "probe-chunking": 0.4}
+    both = study(tmp_path / "both", [result("one", 0, scores)], suite=list(scores))
+    probes = study(
+        tmp_path / "probes", [result("one", 0, scores)], suite=["nonlinear-probe-upos", "probe-chunking"]
+    )
+    assert read_study(both).arms[0].mean == pytest.approx(60.0)
+    assert read_study(probes).arms[0].mean == pytest.approx(30.0)
+    for folder, expected in ((both, True), (probes, False)):
+        (console := Console(file=io.StringIO(), width=300)).print(read_study(folder))
+        assert ("average without probes" in console.file.getvalue()) is expected  # type: ignore[attr-defined]
+
+
 def test_differences_are_taken_over_the_seeds_that_both_have(tmp_path: Path) -> None:
     results = [result("one", seed, {"a": 0.6, "b": 0.8}) for seed in range(3)]
     results += [result("two", seed, {"a": 0.5 + seed / 1000, "b": 0.7}) for seed in range(3)]

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, DataError
 from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.preparation.tokenizer_training import train_tokenizer
-from electra.serving.batching import Batcher, batch_boundaries, overlapping_windows
+from electra.serving.batching import Batcher, batch_boundaries, check_texts, overlapping_windows
 
 
 def batcher(max_length: int) -> Batcher:
@@ -100,3 +100,20 @@ def test_rows_of_one_length_need_no_mask() -> None:
 def test_inputs_too_short_for_any_text_are_refused() -> None:
     with pytest.raises(CheckpointError, match="inputs of 2 tokens are too short for any text"):
         batcher(2)
+
+
+@pytest.mark.parametrize(("texts", "error", "message"), [
+    ("a text", TypeError, r"give a list of texts: \['a text'\]"),
+    (["one", None], TypeError, "text 2 is None, not a string"),
+    ([("one", "two")], TypeError, r"text 1 is \('one', 'two'\), not a string"),
+    (["one", "t\ud800o"], DataError, "text 2: broken Unicode at character 2; it must be valid UTF-8"),
+])  # fmt: skip
+def test_what_is_no_list_of_texts_is_refused(texts: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        check_texts(texts)  # type: ignore[arg-type]
+
+
+def test_the_parts_of_a_text_are_texts() -> None:
+    check_texts(["one", ("two", "three"), ["a", "b", "ü"]], parts=True)
+    with pytest.raises(DataError, match="text 1: broken Unicode at character 1"):
+        check_texts([("two", "\udce9")], parts=True)

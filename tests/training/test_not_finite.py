@@ -175,3 +175,16 @@ def test_a_run_that_only_warns_of_a_spike_says_why(tmp_path: Path, leaps: set[in
     spikes = [r for r in metrics(tmp_path / "run") if r.get("health") == "loss spike"]
     assert spikes[-1]["remedy"] == f"{last}; this is only a warning"
     assert [r["step"] for r in spikes] == [step + 1 for step in sorted(leaps)]
+
+
+def test_an_excluded_step_begins_a_stage_all_the_same(tmp_path: Path) -> None:
+    """Two-stage training copies weights there (objectives/two_stage.py)."""
+
+    begun = []
+
+    class Noting(NextId):
+        def begin_step(self, step: int, steps: int | None) -> None:
+            begun.append(step)
+
+    train(tmp_path / "run", TrainConfig(steps=4), objective=Noting(), excluded_steps=[2])
+    assert begun == [0, 1, 2, 3]

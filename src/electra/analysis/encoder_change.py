@@ -78,7 +78,8 @@ def measure_encoder_changes(
     Raises:
         DataError: the split has fewer than two documents that are long enough.
     """
-    row = min(ROW_TOKENS, *(network.max_length - 2 for network in (original, *continued)))  # two special tokens
+    lengths = [network.trained_length or network.max_length for network in (original, *continued)]
+    row = min(ROW_TOKENS, *(length - 2 for length in lengths))  # two special tokens
     rows = sample_document_rows(split, documents=DOCUMENTS, length=ROW_TOKENS, row=row, seed=0)
     test_N = np.repeat(rows.documents, [len(ids) for ids in rows.ids]) % 2 == 1
     if not test_N.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from electra.commands.export_onnx import OnnxResult
     from electra.export.push import Upload
     from electra.pretraining.export import ExportResult
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
     """Export a model, unless it is a folder to upload as it is, and upload it."""
     from electra.errors import ConfigError
     from electra.export.included_models import model_path
-    from electra.export.loading import find_model
+    from electra.export.loading import find_masked_lm, find_model
     from electra.export.push import push_folder
 
     path = model_path(config.model)
@@ -110,6 +113,8 @@ def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
     is_run = any((path / "checkpoints").glob("step-*"))
     exported = _export(config) if is_run or config.to == "onnx" else None
     folder = find_model(path) if exported is None else exported.main_folder
+    if (beside := find_masked_lm(folder)) is not None:
+        logger.info("the %s alone is uploaded; beside it is %s", folder.name, beside)
     return PushResult(exported, push_folder(folder, repository, dry_run=config.dry_run))
 
 
@@ -117,10 +122,11 @@ def _export(config: ExportConfig) -> ExportResult | OnnxResult:
     if config.to == "hf":
         import torch
 
+        from electra.export.included_models import model_path
         from electra.pretraining.export import export_run
 
         dtype = torch.float16 if config.dtype == "float16" else torch.float32
-        return export_run(Path(config.model), checkpoint=config.checkpoint, out=config.out, dtype=dtype)
+        return export_run(model_path(config.model), checkpoint=config.checkpoint, out=config.out, dtype=dtype)
     from electra.commands.export_onnx import export_onnx
 
     return export_onnx(

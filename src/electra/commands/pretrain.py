@@ -51,7 +51,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     objective: extends = ["electra-small", "objectives/electra-15"].
 
     Examples:
-        electra pretrain electra-tiny --data DATA --out RUN --train.minutes 5
+        electra pretrain electra-plus-tiny --data DATA --out RUN --train.minutes 5
         electra pretrain electra-small --data DATA --out RUN --train.steps 100000 --optimizer.learning_rate 3e-4
         electra pretrain electra-small --data DATA --out RUN --init.discriminator FOLDER --train.steps 20000
         electra pretrain mine.toml --data DATA --out RUN

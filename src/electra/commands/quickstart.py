@@ -128,7 +128,7 @@ class QuickstartResult:
             *_commands(
                 (f'electra score {run_folder} "The function returns a new banana."', "your own sentence"),
                 ("electra prepare TEXTS --out DATA", "your own text: files, folders, .txt .jsonl .csv .parquet"),
-                ("electra pretrain electra-tiny --data DATA --out RUN --train.minutes 30", "your own model"),
+                ("electra pretrain electra-plus-tiny --data DATA --out RUN --train.minutes 30", "your own model"),
                 (f"tensorboard --logdir {run_folder / 'tensorboard'}", "all curves"),
             ),
         )

@@ -100,7 +100,8 @@ class ScoredTexts:
 def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
     """Show the probability that a word was replaced, for each word of a text.
 
-    The higher the probability, the stronger the color. From .5, a word is also in brackets: [word .93].
+    The higher the probability, the stronger the color. From .5, a word is also in brackets: [word .93]. With
+    --surprisal these are nats, and the brackets begin at 10; in a short text every word is surprising.
 
     Examples:
         electra score RUN "The chef ate the meal in the kitchen." "A second text."

@@ -12,7 +12,7 @@ from electra.errors import CheckpointError
 
 @torch.no_grad()
 def average_with(encoder: nn.Module, original: nn.Module, *, weight: float) -> None:
-    """Replace each tensor of `encoder` with weight × that of `original` + (1 - weight) × its own.
+    """Replace each parameter of `encoder` with weight × that of `original` + (1 - weight) × its own.
 
     Raises:
         CheckpointError: the networks have other tensors, or tensors of other shapes.
@@ -22,5 +22,6 @@ def average_with(encoder: nn.Module, original: nn.Module, *, weight: float) -> N
     different += [name for name in ours.keys() & theirs.keys() if ours[name].shape != theirs[name].shape]
     if different:
         raise CheckpointError(f"the networks differ in {', '.join(different[:5])}, so they have no average")
-    for name, tensor in ours.items():
-        tensor.lerp_(theirs[name].to(tensor), weight)
+    # In contrast to state_dict, a parameter that several blocks share is there once.
+    for name, parameter in encoder.named_parameters():
+        parameter.lerp_(theirs[name].to(parameter), weight)

@@ -52,9 +52,11 @@ class Correction(nn.Module):
         self.sampler: FrequencySampler | None = None
         if negatives and vocabulary.can_sample("unigram"):
             assert vocabulary.counts_V is not None
-            self.sampler = FrequencySampler("unigram", vocabulary, power=1.0)
+            # Every possible target must be a negative, [UNK] too: no other loss lowers its logit.
+            text_n = vocabulary.text_n
+            self.sampler = FrequencySampler("unigram", vocabulary, power=1.0, ids_n=text_n)
             weights_V = vocabulary.counts_V.double() + 1
-            shares_V = weights_V / weights_V[vocabulary.usable_n].sum()
+            shares_V = weights_V / weights_V[text_n].sum()
             self.register_buffer("log_expected_V", (negatives * shares_V).log().float(), persistent=False)
         self.head = MaskedLanguageModelHead(model, activation=model.head_activation)
 

@@ -1,4 +1,4 @@
-"""Replaced tokens by frequency, independently of their context.
+"""Tokens drawn by frequency, independently of their context: replacements, and negatives of a correction.
 
 Shapes: B batch, L length, N slots a row, n = B × N, V vocabulary.
 """
@@ -14,8 +14,9 @@ class FrequencySampler(nn.Module):
     """Samples replacements by token frequency, independently of the context.
 
     Args:
-        kind: uniform: every token is equally likely. unigram: tokens in proportion to count ** power. same-tag:
-            the same, among tokens with the part of speech of the original token.
+        kind: uniform: every token is equally likely. unigram: tokens in proportion to (count + 1) ** power.
+            same-tag: the same, among tokens with the part of speech of the original token.
+        ids_n: the tokens that can be sampled. None: the ordinary ones of the vocabulary.
     """
 
     order_V: Tensor
@@ -23,14 +24,17 @@ class FrequencySampler(nn.Module):
     before_V: Tensor
     total_V: Tensor
 
-    def __init__(self, kind: FakesKind, vocabulary: Vocabulary, *, power: float) -> None:
+    def __init__(
+        self, kind: FakesKind, vocabulary: Vocabulary, *, power: float, ids_n: Tensor | None = None
+    ) -> None:
         super().__init__()
+        ids_n = vocabulary.usable_n if ids_n is None else ids_n
         weights_V = torch.zeros(vocabulary.size, dtype=torch.float64)
         if kind == "uniform":
-            weights_V[vocabulary.usable_n] = 1.0
+            weights_V[ids_n] = 1.0
         else:
             assert vocabulary.counts_V is not None
-            weights_V[vocabulary.usable_n] = (vocabulary.counts_V[vocabulary.usable_n].double() + 1) ** power
+            weights_V[ids_n] = (vocabulary.counts_V[ids_n].double() + 1) ** power
         tags_V = torch.zeros(vocabulary.size, dtype=torch.int64)
         if kind == "same-tag":
             assert vocabulary.tags_V is not None

@@ -1,5 +1,6 @@
 """Health checks: known ways in which a run can fail, found from its metrics, each reported once."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +30,10 @@ RECENT = 5
 """Number of reports, at the end of a run, that show whether a finding has passed."""
 
 
-_NEEDED = {
-    "eval/discriminator_auc", "eval/unigram_auc", "eval/masked_lm_accuracy", "eval/masked_lm_sample_accuracy",
-    "eval/generator_entropy", "eval/discriminator_loss", "eval/majority_loss",
+_OF_DISCRIMINATOR = {
+    "eval/discriminator_auc", "eval/unigram_auc", "eval/discriminator_loss", "eval/majority_loss",
 }  # fmt: skip
+_OF_GENERATOR = {"eval/masked_lm_accuracy", "eval/masked_lm_sample_accuracy", "eval/generator_entropy"}
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,23 @@ def has_passed(
         return True
     if after and before and name == LOSS_SPIKE:
         return not _is_spike(_median(after, "loss"), _median(before, "loss"))
-    if after and before and name == SLOWER:
-        return _median(after, "tokens_per_second") >= SLOWDOWN * _median(before, "tokens_per_second")
+    if name == SLOWER:
+        speeds = _flops_per_second(reports)
+        usual = [speed for at, speed in speeds if at < step][-WINDOW:]
+        now = [speed for at, speed in speeds if at > step][-RECENT:]
+        return bool(usual and now) and statistics.median(now) >= SLOWDOWN * statistics.median(usual)
     if name in OF_EVALUATIONS and evaluations and evaluations[-1]["step"] > step:
         return name not in {finding.name for finding in _evaluation_findings(evaluations[-1], progress)}
     return False
+
+
+def _flops_per_second(reports: Sequence[Metrics]) -> list[tuple[int, float]]:
+    """The step of each report but the first one, and the speed since the report before it."""
+    return [
+        (after["step"], (after["flops"] - before["flops"]) / (after["seconds"] - before["seconds"]))
+        for before, after in itertools.pairwise(reports)
+        if after["seconds"] > before["seconds"]
+    ]
 
 
 def _median(reports: Sequence[Metrics], name: str) -> float:
@@ -185,12 +198,15 @@ def _plan_findings(steps: int, warmup_steps: int, epochs: float) -> Iterator[Fin
 
 
 def _evaluation_findings(metrics: Metrics, progress: float) -> Iterator[Finding]:
-    if not metrics.keys() >= _NEEDED:  # an objective without a generator or without a discriminator
+    if not metrics.keys() >= _OF_DISCRIMINATOR:
         return
-    auc, unigram_auc = metrics["eval/discriminator_auc"], metrics["eval/unigram_auc"]
+    findings = list(_generator_findings(metrics, progress)) if metrics.keys() >= _OF_GENERATOR else []
+    yield from findings or _discriminator_findings(metrics, progress)
+
+
+def _generator_findings(metrics: Metrics, progress: float) -> Iterator[Finding]:
+    auc, at = metrics["eval/discriminator_auc"], f"at step {metrics['step']}"
     accuracy, entropy = metrics["eval/masked_lm_accuracy"], metrics["eval/generator_entropy"]
-    loss, majority = metrics["eval/discriminator_loss"], metrics["eval/majority_loss"]
-    at = f"at step {metrics['step']}"
     if progress >= 0.5 and entropy < 0.5 and accuracy < 0.25:
         yield Finding(
             COLLAPSED,
@@ -205,7 +221,12 @@ def _evaluation_findings(metrics: Metrics, progress: float) -> Iterator[Finding]
             f"so the discriminator (AUC {auc:.2f}) gets too few replaced tokens to learn from",
             "make generator.hidden_size or generator.layers smaller, or raise masking.share",
         )
-    elif (
+
+
+def _discriminator_findings(metrics: Metrics, progress: float) -> Iterator[Finding]:
+    auc, unigram_auc = metrics["eval/discriminator_auc"], metrics["eval/unigram_auc"]
+    loss, majority = metrics["eval/discriminator_loss"], metrics["eval/majority_loss"]
+    if (
         progress >= 0.5
         and metrics.get("tokens", EARLY) >= EARLY
         and loss > 0.97 * majority
@@ -213,7 +234,7 @@ def _evaluation_findings(metrics: Metrics, progress: float) -> Iterator[Finding]
     ):
         yield Finding(
             STUCK,
-            f"it classifies every token as original {at} (loss {loss:.3f}; always predicting the majority class "
-            f"gives {majority:.3f}; AUC {auc:.2f})",
+            f"it classifies every token as original at step {metrics['step']} (loss {loss:.3f}; always predicting "
+            f"the majority class gives {majority:.3f}; AUC {auc:.2f})",
             "train longer; docs/concepts/pretraining.md, the start-up plateau, lists what shortens it",
         )

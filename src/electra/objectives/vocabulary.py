@@ -58,6 +58,11 @@ class Vocabulary(nn.Module):
             self.register_buffer(name, table, persistent=False)
 
     @property
+    def text_n(self) -> Tensor:
+        """All ids that a text can have: the ordinary ones and that of [UNK] (see `masking.text_mask`)."""
+        return torch.cat([self.usable_n, self.usable_n.new_tensor([self.special.unknown])])
+
+    @property
     def sampled_entries(self) -> int:
         """Number of the first rows that can be sampled; 0: all."""
         return self.entries if self.entries < self.size else 0

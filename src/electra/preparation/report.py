@@ -51,7 +51,7 @@ class PrepareResult:
         warnings = [Text(f"! {warning}", style="yellow") for warning in self.manifest["warnings"]]
         has_heldout = splits["heldout"]["tokens"] > 0
         next_step = (
-            [Text(f"\nelectra pretrain electra-tiny --data {self.folder} --out RUN")] if has_heldout else []
+            [Text(f"\nelectra pretrain electra-plus-tiny --data {self.folder} --out RUN")] if has_heldout else []
         )
         return Group(head, table, *warnings, *next_step)
 

@@ -41,8 +41,9 @@ class InitConfig:
     discriminator: str | None = None
     """Pre-trained network to start from: an export, a run, a Hugging Face folder or id
     (docs/guides/checkpoints.md lists the types), or the included model wiki-tiny. For masked-lm, its encoder.
-    [model] gets its shape. A run that fills masks without a generator keeps the network's head for that: its
-    masked-LM head, or that of the folder encoder beside it."""
+    [model] gets its shape. A run of electra-plus (objective.keep_masked_share, no generator) keeps the network's
+    head that fills masks: its masked-LM head, or that of the folder encoder beside it. For masked-lm with that
+    head, give that folder: wiki-tiny/encoder."""
     generator: str | None = None
     """The same for the generator, with its masked-LM head. Default: a new generator, as in [generator]. To
     continue a generator, give init.discriminator, too, unless objective.fakes is frozen."""
@@ -61,8 +62,8 @@ class InitConfig:
     """Initial attention in the first block of new networks: random, or heads that attend to neighboring tokens.
     Kinds bert, modernbert and deberta have it. If only the generator has it, it applies to that only."""
     output_bias: Literal["zero", "unigram"] = "zero"
-    """Initial bias of a new generator's logits: zero, or the logarithm of each token's frequency, so that the
-    first prediction is the unigram distribution."""
+    """Initial bias of the logits of new heads that predict tokens: zero, or the logarithm of each token's
+    frequency, so that the first prediction is the unigram distribution."""
     average: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """Weight of init.discriminator in RUN/export/averaged, which has the mean of its weights and those of the
     trained network, and from which fine-tuning of the run starts. 0: there is no such folder."""

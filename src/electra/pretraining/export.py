@@ -2,7 +2,8 @@
 
 import importlib.util
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -99,7 +100,7 @@ def export_run(
         differences[name] = parity(
             folders[name], network.encoder, network.head, ids_BL, segment_ids_BL, mask_BL, pairs=network.pairs
         )
-    averaged = _save_averaged(objective, folder / AVERAGED, source, config, cards=cards, dtype=dtype)
+    averaged = _save_averaged(objective, folders, folder / AVERAGED, source, config, cards=cards, dtype=dtype)
     result = ExportResult(source.state["step"], folders, differences, averaged)
     for line in str(result).splitlines():
         logger.info("exported %s", line)
@@ -110,6 +111,7 @@ def export_run(
 
 def _save_averaged(
     objective: Objective,
+    exported: Mapping[NetworkName, Path],
     folder: Path,
     checkpoint: Checkpoint,
     config: PretrainConfig,
@@ -117,7 +119,7 @@ def _save_averaged(
     cards: dict[CardKind, str],
     dtype: torch.dtype,
 ) -> Path | None:
-    """Export the average of the main network and init.discriminator, which changes the weights of `objective`.
+    """Export the average of the main network, from its folder, and init.discriminator.
 
     Returns None if the config asks for none, or if the original cannot be read.
     """
@@ -126,8 +128,9 @@ def _save_averaged(
         return None
     networks = objective.exportable_networks()
     name: NetworkName = "discriminator" if "discriminator" in networks else "encoder"
+    encoder = load_pretrained(exported[name]).encoder  # in the run, a table can be a sum (objective.sharing)
     try:
-        average_with(networks[name].encoder, load_pretrained(original).encoder, weight=weight)
+        average_with(encoder, load_pretrained(original).encoder, weight=weight)
     except (CheckpointError, DataError) as error:
         logger.warning("no average of the weights (init.average) was exported: %s", error)
         return None
@@ -136,7 +139,8 @@ def _save_averaged(
         f"continued from, plus {1 - weight:g} × the trained ones.\nThey are for fine-tuning. "
         f"For anything else take the folder `{name}`, whose head belongs to its weights.\n"
     )
-    _save(name, networks[name], folder, checkpoint, config, card=cards[name] + note, dtype=dtype)
+    network = replace(networks[name], encoder=encoder)
+    _save(name, network, folder, checkpoint, config, card=cards[name] + note, dtype=dtype)
     return folder
 
 
@@ -238,7 +242,7 @@ def find_checkpoint(run_folder: RunFolder, name: str | None = None) -> Checkpoin
 
 def _no_checkpoint_message(path: Path) -> str:
     """What a folder without checkpoints is, and what to do."""
-    folders = [folder for folder in (path, path / "model") if is_model_folder(folder)]
+    folders = [folder for folder in (path, path / "model", path / "discriminator") if is_model_folder(folder)]
     if folders:
         what = "it" if folders[0] == path else str(folders[0])
         return (

@@ -136,6 +136,7 @@ def _differences(config: PretrainConfig, first: PretrainConfig) -> Iterator[str]
 def _weights_of(config: PretrainConfig) -> dict[str, Any]:
     """Settings of the objective that decide which weights there are."""
     objective = config.objective
-    names = ("kind", "fakes", "sharing", "share_norm", "sentence_loss")
+    names = ["kind", "has_generator", "sentence_loss"]
+    names += ["sharing", "share_norm"] if objective.has_generator else []
     weights = {name: getattr(objective, name) for name in names}
     return {**weights, "correction_weight": bool(getattr(objective, "correction_weight", 0))}

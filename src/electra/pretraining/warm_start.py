@@ -57,7 +57,7 @@ def refuse_fixed(init: InitConfig, given: Collection[str]) -> None:
     """
     fixed = ["init.trained_length", "init.generator_trained_length"]
     if init.from_ is not None:
-        overridden = ("discriminator", "generator", "generator_layers", "vocabulary", *FRESH)
+        overridden = ("discriminator", "generator", "generator_layers", "vocabulary", "average", *FRESH)
         fixed += [f"init.{name}" for name in overridden]
     elif init.discriminator is not None:
         shape = {name for _, kind in encoders for name in kind().shape()}

@@ -8,10 +8,11 @@ A folder holds the runs in two forms, one or both of them:
 A result.json replaces the archive's line for the same run, so a study may be continued in an archive's folder.
 
 An arm is compared with its control seed by seed, because both start with the same seed on the same order of the
-data: for each seed the average over the tasks (their scores are correlated) or, without fine-tuning, the held-out
-metric of the study; and over the seeds Student's t-interval of the differences. (A bootstrap over three seeds is
-far too narrow: without any true difference it reported one in 15 to 37 of 100 cases.) There is no correction for
-the number of arms: of twenty arms that do not differ, one is expected to be called different.
+data: for each seed the average over the fine-tuned tasks (their scores are correlated), without them over the
+frozen probes, without both the held-out metric of the study; and over the seeds Student's t-interval of the
+differences. (A bootstrap over three seeds is far too narrow: without any true difference it reported one in 15 to
+37 of 100 cases.) There is no correction for the number of arms: of twenty arms that do not differ, one is expected
+to be called different.
 """
 
 import json
@@ -52,8 +53,9 @@ class ArmResult:
         runs: result records of the seeds that have all tasks; failed ones are left out.
         failed: number of seeds whose loss became non-finite.
         unscored: number of seeds that were pre-trained but not fine-tuned on all tasks with the study's settings.
-        scores: one per seed, in percent: the average over the tasks or, without fine-tuning, the study's held-out
-            metric (a loss stays as it is). Empty for an arm that does not have this metric.
+        scores: one per seed, in percent: the average over the fine-tuned tasks, without them over the frozen
+            probes, or the study's held-out metric (a loss stays as it is). Empty for an arm that does not have
+            this metric.
         difference, interval: to its control at the same fraction, over the seeds that both have.
         verdict: the verdict about the difference, in words.
         published: the published score.
@@ -313,12 +315,17 @@ def _published(arm: Record | None, fraction: float) -> float | None:
 
 def _scores(runs: Mapping[int, Record], study: Record) -> dict[int, float]:
     """The score of each seed: the average over the tasks in percent, or the held-out metric if the run has it."""
-    if suite := study["suite"]:
-        return {seed: statistics.mean(run_score(run, task) for task in suite) for seed, run in runs.items()}
+    if tasks := averaged_tasks(study["suite"]):
+        return {seed: statistics.mean(run_score(run, task) for task in tasks) for seed, run in runs.items()}
     metric = heldout_metric_of(study)
     values = {seed: run["evaluation"].get(metric) for seed, run in runs.items()}
     factor = 100 if is_percent(metric) else 1
     return {seed: factor * value for seed, value in values.items() if value is not None}
+
+
+def averaged_tasks(suite: Sequence[str]) -> list[str]:
+    """The tasks whose average is the score of a run: the fine-tuned ones or, without any, the frozen probes."""
+    return [task for task in suite if "probe-" not in task] or list(suite)
 
 
 def run_score(run: Record, task: str) -> float:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.data.tokenizer import special_tokens
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, DataError
 from electra.export.onnx.model import OnnxModel
 from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import attention_mask
@@ -153,7 +153,9 @@ class Batcher:
         self.special = special_tokens(pretrained.tokenizer)
         self.memory_length = pretrained.memory_length
         if long == "memory" and not self.memory_length:
-            raise CheckpointError("the model has no memory to read long texts with; read them in windows")
+            raise CheckpointError(
+                "the model has no memory to read long texts with; read them in windows (--long windows)"
+            )
         self.long: LongTextMode = long or ("memory" if self.memory_length else "windows")
         self.start_token = self.special.separate if pretrained.stream else self.special.classify
         self.max_tokens = pretrained.max_length - 2  # two are special tokens
@@ -308,11 +310,24 @@ def consecutive_windows(text: int, tokens: int, length: int) -> list[Window]:
     return windows
 
 
-def check_texts(texts: Sequence[str]) -> None:
-    """Check that `texts` is not one string, whose characters would be read as texts.
+def check_texts(texts: Sequence[object], *, parts: bool = False) -> None:
+    """Check that `texts` is a list of texts, not one string, whose characters would be read as texts.
+
+    Args:
+        parts: whether a text may be a list of strings, such as a pair.
 
     Raises:
-        TypeError: it is one string.
+        TypeError: it is one string, or a text is no string.
+        DataError: a text cannot be written as UTF-8.
     """
     if isinstance(texts, str):
         raise TypeError(f"give a list of texts: [{texts[:20]!r}]")
+    for number, text in enumerate(texts, start=1):
+        for part in text if parts and isinstance(text, list | tuple) else (text,):
+            if not isinstance(part, str):
+                raise TypeError(f"text {number} is {part!r}, not a string")
+            try:
+                part.encode()
+            except UnicodeEncodeError as error:  # half a surrogate pair, as Python reads bytes that are no UTF-8
+                place = f"character {error.start + 1}"
+                raise DataError(f"text {number}: broken Unicode at {place}; it must be valid UTF-8") from error

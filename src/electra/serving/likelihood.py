@@ -88,7 +88,8 @@ class LikelihoodScorer(Protocol):
                 network reads its own unknown token there.
 
         Raises:
-            TypeError: a single text was given instead of a list of texts.
+            TypeError: a single text was given instead of a list of texts, or a text is no string.
+            DataError: a text has broken Unicode.
         """
         ...
 
@@ -283,7 +284,8 @@ def tokenize_texts(tokenizer: Tokenizer, texts: Sequence[str], unknown: str | No
         unknown: the string that marks an unknown word in the texts (`LikelihoodScorer.__call__`).
 
     Raises:
-        TypeError: a single text was given instead of a list of texts.
+        TypeError: a single text was given instead of a list of texts, or a text is no string.
+        DataError: a text has broken Unicode.
     """
     check_texts(texts)
     parts = [[text] if unknown is None else text.split(unknown) for text in texts]

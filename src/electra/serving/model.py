@@ -1,5 +1,6 @@
 """A MODEL as one object with everything that it can do."""
 
+import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -22,6 +23,8 @@ from electra.serving.scorer import ScoredText, Scorer
 from electra.serving.surprisal import SurprisalScorer, SurprisalText
 from electra.serving.text_encoder import TextEncoder
 from electra.tasks.base import Prediction, Text
+
+logger = logging.getLogger(__name__)
 
 
 class Model:
@@ -110,7 +113,8 @@ class Model:
     def save(self, folder: str | Path) -> Path:
         """Write the model with its present weights as a folder that electra and transformers load, and return it.
 
-        It has the weights, config.json, the tokenizer and the model card.
+        It has the weights, config.json, the tokenizer and the model card. The masked language model beside a
+        discriminator is not part of it; a warning says so.
 
         Raises:
             CheckpointError: it is an ONNX folder, it has no head that electra can write, or the folder cannot be
@@ -122,6 +126,11 @@ class Model:
                 "electra knows are written; copy the folder of the model"
             )
         save_pretrained(self.pretrained, folder := Path(folder), source=find_model(self._source))
+        if self._masked_lm is not None:
+            logger.warning(
+                "%s has the discriminator alone; surprisal needs the masked language model that is beside the "
+                "original, %s: copy it, too", folder, self._masked_lm,
+            )  # fmt: skip
         return folder
 
     def push(self, repository: str, *, dry_run: bool = False) -> Upload:

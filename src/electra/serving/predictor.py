@@ -82,11 +82,11 @@ class Predictor:
                 device.
 
         Raises:
-            TypeError: a single text was given instead of a list of texts.
-            DataError: a text does not have the form that the task needs.
+            TypeError: a single text was given instead of a list of texts, or a text is no string.
+            DataError: a text does not have the form that the task needs, or has broken Unicode.
             ConfigError: rows are too short for the task, such as for a question and some of its passage.
         """
-        check_texts(texts)  # type: ignore[arg-type]
+        check_texts(texts, parts=True)
         if not texts:
             return []
         if empty := sum(not text or text.isspace() for text in texts if isinstance(text, str)):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from electra.errors import ConfigError
 from electra.serving.backends import LoadedModel
+from electra.serving.batching import check_texts
 from electra.serving.scorer import ScoredText, Scorer
 
 TEXT, WORD = "{text}", "{word}"
@@ -62,7 +63,13 @@ class PromptClassifier:
         self.template, self.label_words = template, label_words
 
     def __call__(self, texts: Sequence[str]) -> list[PromptPrediction]:
-        """The label of each text, in the order of the texts."""
+        """The label of each text, in the order of the texts.
+
+        Raises:
+            TypeError: a single text was given instead of a list of texts, or a text is no string.
+            DataError: a text has broken Unicode.
+        """
+        check_texts(texts)
         predictions = []
         for text, logits_K in zip(texts, self._logits(texts), strict=True):
             scores = dict(zip(self.label_words, logits_K.astype(float).round(4).tolist(), strict=True))

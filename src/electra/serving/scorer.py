@@ -194,7 +194,8 @@ class Scorer:
                 device.
 
         Raises:
-            TypeError: a single text was given instead of a list of texts.
+            TypeError: a single text was given instead of a list of texts, or a text is no string.
+            DataError: a text has broken Unicode.
         """
         check_texts(texts)
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)

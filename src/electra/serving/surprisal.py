@@ -118,7 +118,8 @@ class SurprisalScorer:
         """The surprisal of each word of texts, in the order of the texts.
 
         Raises:
-            TypeError: a single text was given instead of a list of texts.
+            TypeError: a single text was given instead of a list of texts, or a text is no string.
+            DataError: a text has broken Unicode.
         """
         check_texts(texts)
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)

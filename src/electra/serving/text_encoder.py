@@ -63,7 +63,8 @@ class TextEncoder:
                 device.
 
         Raises:
-            TypeError: a single text was given instead of a list of texts.
+            TypeError: a single text was given instead of a list of texts, or a text is no string.
+            DataError: a text has broken Unicode.
         """
         ids = self._ids(texts)
         states = [np.empty((len(tokens), self.hidden_size), np.float32) for tokens in ids]

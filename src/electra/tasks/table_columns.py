@@ -80,7 +80,8 @@ def _find(
     if column in names:
         return str(column)
     if column is not None:
-        missing, hint = repr(column), did_you_mean(column, [name for name in names if name not in used])
+        similar = did_you_mean(column, [name for name in names if name not in used])
+        missing, hint = repr(column), similar or f"; name another one with {option}"
     elif usual_name := _first_usual([name for name in names if name not in used], usual):
         return usual_name
     else:

@@ -65,8 +65,9 @@ class TrainConfig(LoopConfig):
     first steps."""
     deadline: PositiveFloat | None = None
     """Minutes after the start of the command at which the run ends, whatever its length: it stops early enough to
-    evaluate, save and export. It is finished then, and is not resumed. After a kill, the same command has all of
-    the minutes again. None: no deadline."""
+    evaluate, save and export. It is finished then, and is not resumed. What was planned for later steps does not
+    happen: the end of the learning rate's decay, the last tenth of electra-plus. After a kill, the same command
+    has all of the minutes again. None: no deadline."""
     batch_ramp_steps: NonNegativeInt = 0
     """Steps over which the batch size grows. Each third of them uses a quarter, a half, then three quarters of
     batch_size. 0: the full batch size from the start."""

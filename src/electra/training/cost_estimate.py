@@ -133,7 +133,8 @@ def estimate_cost(
     """
     networks = objective.exportable_networks()
     parameters = {name: count_parameters(network.encoder, network.head) for name, network in networks.items()}
-    trained = count_parameters(objective)
+    trained = sum(parameter.numel() for parameter in objective.parameters() if parameter.requires_grad)
+    memory = model_state_bytes(trained) + 4.0 * (count_parameters(objective) - trained)
     at_once = config.micro_batch_size or config.batch_size
     device = resolve_device(config.device, option="train.device")
     precision: PrecisionName = "float32" if config.precision == "auto" else config.precision
@@ -152,6 +153,4 @@ def estimate_cost(
     flops += steps * update_flops(objective, optimizer)
     speed = product_flops(dtype, device)
     seconds = 60.0 * config.minutes if config.minutes and not config.steps else flops / speed / UTILIZATION
-    return CostEstimate(
-        parameters, trained, config.steps, tokens, flops, model_state_bytes(trained) + activations + head, seconds
-    )
+    return CostEstimate(parameters, trained, config.steps, tokens, flops, memory + activations + head, seconds)

@@ -126,12 +126,12 @@ class Trainer:
     def _step(self) -> None:
         """Make one update. Its metrics stay on the device until `_sync_metrics`."""
         step, batches = self.progress.step, self.context.batches
+        self.objective.begin_step(step, self.progress.steps)  # an excluded step, too, can be the first of a stage
         if step in self.progress.excluded_steps:
             if not self._sync_metrics():
                 self.progress.step += 1
             return
         self.metrics.start_step()
-        self.objective.begin_step(step, self.progress.steps)
         rate = self._learning_rate(step)
         networks = self.objective.networks(batches.sequence_length)
         documents = batches.documents or ((batches.sequence_length, 1),)
