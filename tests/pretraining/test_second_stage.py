@@ -131,6 +131,9 @@ def test_other_changes_are_refused_by_name(
     )
     refused(ConfigError, r"model.rope_theta, model.local_rope_theta; take .*config.toml", *layers)
     refused(ConfigError, "objective.kind is 'masked-lm', but the run has", "objective.kind=masked-lm")
+    refused(
+        ConfigError, r":\n  objective.fakes is 'unigram', but the run has 'generator'\n", "objective.fakes=unigram"
+    )
     refused(ConfigError, "generator.hidden_size is 16, but", "generator.hidden_size=16")
     refused(ConfigError, "model.kind is 'bert'", preset="electra-tiny")
     refused(ConfigError, r"^[^\n]*\n[^\n]* 64 is more than model.max_positions, 32$", "packing.sequence_length=64")

@@ -104,6 +104,7 @@ def test_inputs_too_short_for_any_text_are_refused() -> None:
 
 @pytest.mark.parametrize(("texts", "error", "message"), [
     ("a text", TypeError, r"give a list of texts: \['a text'\]"),
+    (iter(["a text"]), TypeError, r"not an iterator: list\(texts\)"),
     (["one", None], TypeError, "text 2 is None, not a string"),
     ([("one", "two")], TypeError, r"text 1 is \('one', 'two'\), not a string"),
     (["one", "t\ud800o"], DataError, "text 2: broken Unicode at character 2; it must be valid UTF-8"),

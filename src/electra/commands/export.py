@@ -114,7 +114,7 @@ def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
     exported = _export(config) if is_run or config.to == "onnx" else None
     folder = find_model(path) if exported is None else exported.main_folder
     if (beside := find_masked_lm(folder)) is not None:
-        logger.info("the %s alone is uploaded; beside it is %s", folder.name, beside)
+        logger.info("the upload is the %s alone, without the %s", folder.resolve().name, beside.name)
     return PushResult(exported, push_folder(folder, repository, dry_run=config.dry_run))
 
 

@@ -36,7 +36,8 @@ class InitConfig:
     from_: str | None = None
     """A run of electra that this run continues with new data, a new schedule, and often longer rows (a second
     stage). All its weights are taken, those of heads and generator too. Shape and objective must be those of the
-    run; only model.max_positions, model.rope_theta and model.local_rope_theta of rotary positions may differ. The
+    run; model.max_positions, model.rope_theta and model.local_rope_theta of rotary positions may differ, and so
+    may settings of the objective that need no other weights, such as the source of the replaced tokens. The
     other settings of [init] are ignored, so that RUN/config.toml can be the config of the second stage."""
     discriminator: str | None = None
     """Pre-trained network to start from: an export, a run, a Hugging Face folder or id

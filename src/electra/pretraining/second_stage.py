@@ -5,7 +5,7 @@ of the rotary frequencies in its global blocks.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -119,11 +119,17 @@ def load_weights(objective: Objective, config: PretrainConfig, first: FirstStage
 
 def _differences(config: PretrainConfig, first: PretrainConfig) -> Iterator[str]:
     """Settings of networks and objective that differ and may not."""
+    sources = config.objective.has_generator, first.objective.has_generator
+    names = ["kind", "sentence_loss"]
+    if all(sources):
+        names += ["sharing", "share_norm"]
+    elif any(sources) and config.objective.kind == first.objective.kind:
+        names.append("fakes")
     pairs: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("model", config.model.shape(), first.model.shape()),
-        ("objective", _weights_of(config), _weights_of(first)),
+        ("objective", _weights_of(config, names), _weights_of(first, names)),
     ]
-    if config.objective.has_generator and first.objective.has_generator:
+    if all(sources):
         generators = [one.generator.encoder(one.model).shape() for one in (config, first)]
         pairs.append(("generator", generators[0], generators[1]))
     free = config.model.length_settings
@@ -133,10 +139,8 @@ def _differences(config: PretrainConfig, first: PretrainConfig) -> Iterator[str]
                 yield f"{section}.{name} is {new.get(name)!r}, but the run has {old.get(name)!r}"
 
 
-def _weights_of(config: PretrainConfig) -> dict[str, Any]:
-    """Settings of the objective that decide which weights there are."""
+def _weights_of(config: PretrainConfig, names: Sequence[str]) -> dict[str, Any]:
+    """Settings of the objective that decide which weights there are: these names, and whether it corrects."""
     objective = config.objective
-    names = ["kind", "has_generator", "sentence_loss"]
-    names += ["sharing", "share_norm"] if objective.has_generator else []
     weights = {name: getattr(objective, name) for name in names}
     return {**weights, "correction_weight": bool(getattr(objective, "correction_weight", 0))}

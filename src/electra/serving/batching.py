@@ -317,11 +317,13 @@ def check_texts(texts: Sequence[object], *, parts: bool = False) -> None:
         parts: whether a text may be a list of strings, such as a pair.
 
     Raises:
-        TypeError: it is one string, or a text is no string.
+        TypeError: it is one string or an iterator, or a text is no string.
         DataError: a text cannot be written as UTF-8.
     """
     if isinstance(texts, str):
         raise TypeError(f"give a list of texts: [{texts[:20]!r}]")
+    if isinstance(texts, Iterator):
+        raise TypeError("give a list of texts, not an iterator: list(texts)")
     for number, text in enumerate(texts, start=1):
         for part in text if parts and isinstance(text, list | tuple) else (text,):
             if not isinstance(part, str):

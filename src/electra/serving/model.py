@@ -120,12 +120,7 @@ class Model:
             CheckpointError: it is an ONNX folder, it has no head that electra can write, or the folder cannot be
                 written.
         """
-        if isinstance(self.pretrained, OnnxModel) or self.pretrained.head is None:
-            raise CheckpointError(
-                f"{name_in_messages(self._source)} cannot be saved: only networks of PyTorch with a head that "
-                "electra knows are written; copy the folder of the model"
-            )
-        save_pretrained(self.pretrained, folder := Path(folder), source=find_model(self._source))
+        self._write(folder := Path(folder))
         if self._masked_lm is not None:
             logger.warning(
                 "%s has the discriminator alone; surprisal needs the masked language model that is beside the "
@@ -136,6 +131,8 @@ class Model:
     def push(self, repository: str, *, dry_run: bool = False) -> Upload:
         """Save the model, and upload it to the Hugging Face hub (`electra.export.push.push_folder`).
 
+        The masked language model beside a discriminator is not uploaded.
+
         Args:
             repository: OWNER/NAME; it is created as a private one if there is none.
             dry_run: only list the files; nobody is contacted.
@@ -145,7 +142,16 @@ class Model:
             ConfigError: the hub refuses the upload or cannot be reached.
         """
         with tempfile.TemporaryDirectory() as folder:
-            return push_folder(self.save(Path(folder) / "model"), repository, dry_run=dry_run)
+            self._write(Path(folder))
+            return push_folder(Path(folder), repository, dry_run=dry_run)
+
+    def _write(self, folder: Path) -> None:
+        if isinstance(self.pretrained, OnnxModel) or self.pretrained.head is None:
+            raise CheckpointError(
+                f"{name_in_messages(self._source)} cannot be saved: only networks of PyTorch with a head that "
+                "electra knows are written; copy the folder of the model"
+            )
+        save_pretrained(self.pretrained, folder, source=find_model(self._source))
 
     @cached_property
     def _encoder(self) -> TextEncoder:
