@@ -24,7 +24,6 @@ from electra.reports.study_results import (
     ArmResult,
     ContrastResult,
     Record,
-    averaged_tasks,
     heldout_metric_of,
     is_percent,
     read_runs,
@@ -33,6 +32,7 @@ from electra.reports.study_results import (
     summarize_arms,
     summarize_contrasts,
     task_scores,
+    without_probes,
 )
 from electra.reports.tables import NumericTable, format_number
 
@@ -202,10 +202,9 @@ def _table(study: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
     has_masked_lm = not suite and metric == UNIGRAM_AUC
     thresholds = [f"{name} {level:g}" for name, levels in study["reached"].items() for level in levels]
     digits = _digits(study)
-    average = "average" if len(averaged_tasks(suite)) == len(suite) else "average without probes"
     title = study["title"] + ("" if fraction == 1 else f", {fraction:.4g} of the budget")
     table = NumericTable(
-        "arm", "n", *suite, average if suite else metric_label(metric), "difference", "verdict",
+        "arm", "n", *suite, f"average{without_probes(suite)}" if suite else metric_label(metric), "difference", "verdict",
         *(("paper",) if suite else ()),
         *blimp.values(),
         *(f"tokens to {name.removeprefix('eval/')}" for name in thresholds),

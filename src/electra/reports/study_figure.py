@@ -6,7 +6,7 @@ from typing import Any
 
 from electra.objectives.metric_labels import metric_label
 from electra.reports.figures import new_figure, save_figure
-from electra.reports.study_results import ArmResult, Record, heldout_metric_of, is_percent
+from electra.reports.study_results import ArmResult, Record, heldout_metric_of, is_percent, without_probes
 
 INSIDE_LEGEND = 4
 """A legend with more lines is placed next to the axes."""
@@ -30,7 +30,8 @@ def study_figure(study: Record, arms: Sequence[ArmResult]) -> Any | None:
     axes = figure.subplots()
     metric = heldout_metric_of(study)
     unit = ", in percent" if is_percent(metric) else ""
-    score = "average of the tasks" if study["suite"] else f"held-out {metric_label(metric)}{unit}"
+    suite = study["suite"]
+    score = f"average of the tasks{without_probes(suite)}" if suite else f"held-out {metric_label(metric)}{unit}"
     several_budgets = len({arm.budget_fraction for arm in arms}) > 1
     if placed and not several_budgets:
         _draw_along_axis(axes, arms, placed)

@@ -328,6 +328,11 @@ def averaged_tasks(suite: Sequence[str]) -> list[str]:
     return [task for task in suite if "probe-" not in task] or list(suite)
 
 
+def without_probes(suite: Sequence[str]) -> str:
+    """What to add to the name of the average, if it leaves out probes."""
+    return "" if len(averaged_tasks(suite)) == len(suite) else " without probes"
+
+
 def run_score(run: Record, task: str) -> float:
     """The median of a run's fine-tunings on a task, in percent."""
     return 100.0 * statistics.median(run["tasks"][task]["values"])
