@@ -204,7 +204,8 @@ def _table(study: Record, arms: Sequence[ArmResult], fraction: float) -> Table:
     digits = _digits(study)
     title = study["title"] + ("" if fraction == 1 else f", {fraction:.4g} of the budget")
     table = NumericTable(
-        "arm", "n", *suite, f"average{without_probes(suite)}" if suite else metric_label(metric), "difference", "verdict",
+        "arm", "n", *suite, f"average{without_probes(suite)}" if suite else metric_label(metric),
+        "difference", "verdict",
         *(("paper",) if suite else ()),
         *blimp.values(),
         *(f"tokens to {name.removeprefix('eval/')}" for name in thresholds),
