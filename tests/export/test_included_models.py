@@ -44,6 +44,17 @@ def test_a_name_stands_for_its_folder_unless_there_is_such_a_path(
     assert model_path("wiki-tiny/encoder") == Path("wiki-tiny/encoder"), "of the folder"
 
 
+def test_what_a_copy_leaves_out_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = included_models()["wiki-tiny"]
+    electra.load("wiki-tiny").save(tmp_path / "saved")
+    [warning] = caplog.messages
+    assert "has the discriminator alone" in warning and str(folder / "encoder") in warning
+    assert main(["export", "wiki-tiny", "--out", str(tmp_path / "out")]) == 2
+    assert f"{folder / 'discriminator'} is a Hugging Face or ONNX folder already" in capsys.readouterr().err
+
+
 def test_its_weights_are_small_and_load_in_float32() -> None:
     transformers = pytest.importorskip("transformers")
     folder = included_models()["wiki-tiny"]
