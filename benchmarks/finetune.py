@@ -25,6 +25,8 @@ from electra.finetuning.config import load_task_config
 from electra.finetuning.seed_run import run_seed
 from electra.finetuning.setup import FinetuneSetup, build_setup
 from electra.tasks.base import Task
+from electra.training.events import EventHook
+from electra.training.run_folder import RunFolder
 from electra.training.trainer import Outcome
 from finetune_peer import train
 
@@ -56,7 +58,8 @@ def limit_rows(setup: FinetuneSetup, rows: int) -> FinetuneSetup:
 
 def ours(setup: FinetuneSetup, seed: int) -> tuple[dict[str, float], float, int]:
     with tempfile.TemporaryDirectory() as folder:
-        ended = run_seed(setup, seed, Path(folder, "run"))
+        run = Path(folder, "run")
+        ended = run_seed(setup, seed, run, EventHook(RunFolder(run), command=""))
     assert not isinstance(ended, Outcome), "interrupted"
     return ended.result.metrics, ended.result.seconds, ended.result.steps
 

@@ -88,13 +88,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_too_little_memory_is_said_with_the_remedy(data_folder: Path, tmp_path: Path) -> None:
-    # Without the table from counts, for which scipy's OpenBLAS is loaded: it can wait forever for memory.
-    options = ["--train.steps", "5", "--model.feed_forward_size", "4096", "--init.token_table", "random"]
-    arguments = command(data_folder, tmp_path / "run", *options)
-    large = [*arguments, "--train.batch_size", "8192"]
-    status, output = end(start(large, program=(sys.executable, "-c", WITH_LITTLE_MEMORY)))
-    assert status == 2, output
-    assert "not enough memory" in output and "a smaller batch" in output and "Traceback" not in output
+    limited = (sys.executable, "-c", WITH_LITTLE_MEMORY)
+    for table, remedy in (("random", "a smaller batch"), ("cooccurrence", "cooccurrence needs 768 MB")):
+        options = ["--train.steps", "5", "--model.feed_forward_size", "4096", "--init.token_table", table]
+        arguments = command(data_folder, tmp_path / table, *options)
+        status, output = end(start([*arguments, "--train.batch_size", "8192"], program=limited))
+        assert status == 2, output
+        assert "not enough memory" in output and remedy in output and "Traceback" not in output
     arguments[arguments.index("--out") + 1] = str(tmp_path / "smaller")
     status, output = end(start(arguments))
     assert status == 0, output

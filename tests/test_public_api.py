@@ -2,8 +2,16 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_model import write_model
 
 import electra
+from electra.errors import ConfigError
+from electra.tasks.classification import Classification
 
 
 def test_every_public_name_is_there() -> None:
@@ -18,6 +26,19 @@ def test_the_public_names_are_listed() -> None:
 def test_a_model_says_what_it_is(small_model: str) -> None:
     shown = repr(electra.load(small_model))
     assert shown.startswith(f"<Model: {small_model}, a discriminator, bert, layers × width 1 × 32, ")
+
+
+def test_a_fine_tuned_model_names_its_labels(tmp_path: Path) -> None:
+    for labels, listed in ((("bad", "good"), "bad, good"), (tuple("abcdef"), "a, b, c, d, e, …")):
+        folder = tmp_path / str(len(labels))
+        model = write_model(folder, problem=Classification(("accuracy",), labels=labels))
+        assert f", fine-tuned for a task: classification ({listed}), bert, " in repr(electra.load(model))
+
+
+@pytest.mark.parametrize("verb", [electra.pretrain, electra.finetune])
+def test_settings_without_a_config_are_explained(verb: Callable[[Any], object]) -> None:
+    with pytest.raises(ConfigError, match=r"needs a config, got 'electra-tiny'; make one: electra\.load_"):
+        verb("electra-tiny")
 
 
 def test_importing_it_loads_nothing_heavy() -> None:

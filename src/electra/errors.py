@@ -25,8 +25,7 @@ class ElectraError(ValueError):
     """
 
     def __str__(self) -> str:
-        message = super().__str__()
-        return message if _command_line else _OPTION.sub(_name_setting, message)
+        return for_caller(super().__str__())
 
 
 @contextlib.contextmanager
@@ -38,6 +37,11 @@ def on_command_line() -> Iterator[None]:
         yield
     finally:
         _command_line = before
+
+
+def for_caller(message: str) -> str:
+    """A message that names options of the command line; outside of it, with settings and arguments instead."""
+    return message if _command_line else _OPTION.sub(_name_setting, message)
 
 
 def _name_setting(found: re.Match[str]) -> str:
@@ -109,8 +113,18 @@ def require(purpose: str, extra: str, *modules: str) -> None:
         raise MissingExtraError(f'{purpose} needs {names}; install the extra: pip install "electra[{extra}]"')
 
 
-def did_you_mean(word: str, names: Sequence[str]) -> str:
-    """Return `"; did you mean 'x'?"`; empty if no name is similar to the word."""
-    matches = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+def did_you_mean(word: str, names: Sequence[str], *, section: str | None = None) -> str:
+    """Return `"; did you mean 'x'?"`; empty if no name is similar to the word.
+
+    A name with the same beginning is preferred, as electra-plus-tiny for electra-plus-small.
+
+    Args:
+        section: the names are settings of this section (with a dot at its end), which are options, too; the
+            message names the whole option.
+    """
+    family = [name for name in names if "-" in word and name.startswith(word[: word.rindex("-") + 1])]
+    matches = difflib.get_close_matches(word, family, n=1) or difflib.get_close_matches(word, names, n=1)
     matches = matches or [name for name in names if len(name) > 3 and word.startswith(name)]
-    return f"; did you mean {matches[0]!r}?" if matches else ""
+    if not matches:
+        return ""
+    return f"; did you mean {repr(matches[0]) if section is None else f'--{section}{matches[0]}'}?"

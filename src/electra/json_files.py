@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from electra import durable
-from electra.errors import CheckpointError, ElectraError
+from electra.errors import CheckpointError, ElectraError, is_out_of_memory
 
 MAX_BYTES = 1 << 26
 """Maximum size of a JSON file (64 MiB), because it is read as a whole."""
@@ -49,6 +49,11 @@ def raise_if_damaged(where: Path) -> Iterator[None]:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
+        if is_out_of_memory(error):  # the sizes in the file are absurd, or the machine is small
+            raise CheckpointError(
+                f"{where}: there is not enough memory ({reason}); allow more (ulimit -v) or, if the file asks for "
+                "too much because it is damaged, restore a copy of it"
+            ) from error
         raise CheckpointError(f"{where}: a file is damaged ({reason}); restore a copy of it") from error
 
 

@@ -297,11 +297,15 @@ CHANGES = {
     "tracking.tensorboard": [
         Change("true", lambda b, a: [any(run.out.rglob("events.out*")) for run in (b, a)] == [False, True])
     ],
+    "tracking.on_event": [
+        Change('echo "$ELECTRA_EVENT $ELECTRA_STEP" >> "$ELECTRA_RUN/heard"', lambda b, a: heard(a) == [
+            "checkpoint 10", "finished 10", "started 0"
+        ] and json.loads((a.out / "ended.json").read_text())["message"] == f"accuracy {a.accuracy:.4f}, seed 0"),
+    ],
 }  # fmt: skip
 OTHERS = {
     "tracking.tracker": "tests/training/test_trackers.py",
     "train.device": "needs a GPU",
-    "tracking.on_event": "tests/training/test_events.py has runs with commands",
 }
 """Settings without an entry, and the reason."""
 
@@ -337,6 +341,11 @@ def files(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[[Sequen
     ]
     (folder / "QUESTIONS/asked.json").write_text(json.dumps({"data": [{"paragraphs": asked}]}))
     return folder
+
+
+def heard(run: Run) -> list[str]:
+    """What the commands of events wrote. They run side by side."""
+    return sorted((run.out / "heard").read_text().splitlines())
 
 
 def text(draw: random.Random, first: str) -> str:

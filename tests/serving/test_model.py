@@ -60,3 +60,16 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="onnx cannot be saved"):
         electra.load(tmp_path / "onnx").save(tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
+
+
+def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
+    model = electra.load(write_model(tmp_path / "source"))
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "tokenizer.json").write_text("of the data")
+    with pytest.raises(CheckpointError, match=r"data is not empty and is no model \(it has tokenizer.json\)"):
+        model.save(data)
+    assert [path.name for path in data.iterdir()] == ["tokenizer.json"]
+    (clone := tmp_path / "clone").mkdir()
+    (clone / ".gitattributes").touch()
+    assert model.save(model.save(clone)) == clone  # a clone from the hub, and a model that is there already

@@ -7,6 +7,8 @@ Matrix Factorization", 2014).
 Shapes: V vocabulary, E embedding size.
 """
 
+import mmap
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +22,8 @@ SMOOTHING = 0.75
 """Power of the counts of the second token: otherwise rare tokens would weigh too much (Levy et al. 2015, 3.1)."""
 CHUNK = 1_000_000
 """Tokens that are counted at once."""
+ADDRESS_SPACE = 768 << 20
+"""Bytes that must be free for scipy and scikit-learn. With less, their OpenBLAS can wait forever for memory."""
 
 
 def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.NDArray[np.float32]:
@@ -30,7 +34,11 @@ def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.
     first half of a and the second half of b is how much more often than by chance b follows a. A masked language
     model needs this to predict a neighbor. Every row has the same norm, the root of E, so that frequent tokens do
     not dominate; tokens that do not occur get rows of zeros.
+
+    Raises:
+        MemoryError: less than `ADDRESS_SPACE` is free.
     """
+    _require_address_space()
     from scipy.sparse import csr_matrix, diags
     from sklearn.utils.extmath import randomized_svd
 
@@ -61,3 +69,13 @@ def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.
     table_VE[:, :half], table_VE[:, half : 2 * half] = left_VE * roots_E, right_EV.T * roots_E
     norms_V1 = np.linalg.norm(table_VE, axis=1, keepdims=True)
     return (table_VE * np.sqrt(size) / np.where(norms_V1 > 1e-6, norms_V1, np.inf)).astype(np.float32)
+
+
+def _require_address_space() -> None:
+    """Check that a limit (`ulimit -v`) leaves enough for the libraries. Nothing is used by this."""
+    try:
+        mmap.mmap(-1, ADDRESS_SPACE).close()
+    except OSError as error:
+        raise MemoryError(
+            f"init.token_table cooccurrence needs {ADDRESS_SPACE >> 20} MB of address space; random needs none"
+        ) from error

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file
 from torch import Tensor
 
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, is_out_of_memory
 from electra.export.onnx.graph import METADATA_FILE, MODEL_FILE
 
 WEIGHTS = "model.safetensors"
@@ -32,6 +32,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         if (path := folder / FACTORS).is_file():
             tensors |= _read_tensors(path)
     except (SafetensorError, OSError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{path} is damaged or cut short: {reason}") from error
     return {name: tensor.float() for name, tensor in tensors.items()}
@@ -48,6 +50,10 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         size = int.from_bytes(file.read(8), "little")
     if MAX_HEADER < size < path.stat().st_size:  # a longer one is an error of safetensors
         raise CheckpointError(f"{path}: its header has {size:,} bytes, at most {MAX_HEADER:,}; it is no model")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # `load_file` wants a name in UTF-8
+        return load(path.read_bytes())
     return load_file(path)
 
 

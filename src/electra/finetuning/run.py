@@ -1,6 +1,7 @@
 """Fine-tune a pre-trained encoder for a task, with one seed or several."""
 
 import logging
+import signal
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from electra.finetuning.setup import FinetuneSetup, build_setup, fingerprint
 from electra.folder_lock import hold
 from electra.json_files import read_json, write_json
 from electra.serving.predictor import Predictor
+from electra.training.events import EventHook, open_event_hook
 from electra.training.run_folder import RunFolder, environment, open_run, require_same_config
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome
@@ -36,6 +38,8 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
     Raises:
         ElectraError: the config, the data, the model or the folder cannot be used.
     """
+    if not isinstance(config, FinetuneConfig):
+        raise ConfigError(f"finetune needs a config, got {config!r}; make one: electra.load_task_config(SETTINGS)")
     out = config.out
     if out is None:
         raise ConfigError("out: is missing; give --out, the folder to write to")
@@ -48,14 +52,20 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
             require_same_config(run, setup.config, settled={}, ignore=(*MAY_CHANGE, "seed", "seeds"))
         durable.write_text(run.config, to_toml(setup.config))
         write_json(run.environment, environment())
-        result = train_seeds(setup, run.path)
-        if result.stopped_by is None:
+        with open_event_hook(run, config.tracking.on_event) as on_event:
+            result = train_seeds(setup, run.path, on_event)
+            if result.stopped_by is not None:
+                on_event("stopped", f"by {signal.Signals(result.stopped_by).name}")
+                return result
             predicted = predict_other_splits(setup, run.path, result.best.seed)
             write_json(run.path / "results.json", {**result.to_dict(setup), "predicted": predicted})
+            best = result.best
+            message = f"{result.metric} {best.metrics[result.metric]:.4f}, seed {best.seed}"
+            on_event("finished", message, best.steps)
     return result
 
 
-def train_seeds(setup: FinetuneSetup, out: Path) -> FinetuneResult:
+def train_seeds(setup: FinetuneSetup, out: Path, on_event: EventHook) -> FinetuneResult:
     """Train every seed that is not finished, and export the best model."""
     config, problem = setup.config, setup.task.problem
     finished = load_finished_seeds(out, config, setup.identity)
@@ -66,7 +76,7 @@ def train_seeds(setup: FinetuneSetup, out: Path) -> FinetuneResult:
             remove_checkpoints(out / f"seed-{seed}")  # a kill may have left them
             continue
         folder = out / f"seed-{seed}"
-        ended = run_seed(setup, seed, folder)
+        ended = run_seed(setup, seed, folder, on_event)
         if isinstance(ended, Outcome):
             return replace(result, stopped_by=ended.stopped_by)
         of_seed = ended.result

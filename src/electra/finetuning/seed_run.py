@@ -19,6 +19,7 @@ from electra.tasks.base import Rows, TaskBatch
 from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.batch_source import BatchSource, prefetch
 from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig, TrainerConfig
+from electra.training.events import EventHook
 from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, open_run, require_same_config
 from electra.training.trainer import Outcome, Trainer
@@ -39,7 +40,7 @@ class FinishedSeed:
     model: TaskModel
 
 
-def run_seed(setup: FinetuneSetup, seed: int, folder: Path) -> FinishedSeed | Outcome:
+def run_seed(setup: FinetuneSetup, seed: int, folder: Path, on_event: EventHook) -> FinishedSeed | Outcome:
     """Train one seed in its folder, or resume it. Returns only the outcome if a signal stopped it."""
     config = replace(setup.config, seeds=1, seed=seed)
     run = open_run(folder, fresh=False)
@@ -47,7 +48,8 @@ def run_seed(setup: FinetuneSetup, seed: int, folder: Path) -> FinishedSeed | Ou
         require_same_config(run, config, settled={}, ignore=MAY_CHANGE)
     model = setup.build_model(seed)
     evaluator = DevEvaluator(setup, model, run)
-    trainer = _build_trainer(setup, config, evaluator, setup.training_rows(seed))
+    trainer = _build_trainer(setup, config, evaluator, setup.training_rows(seed), on_event)
+    on_event.current_step = lambda: trainer.progress.step
     diverged = None
     try:
         outcome = trainer.run()
@@ -86,7 +88,9 @@ def remove_checkpoints(folder: Path) -> None:
     (folder / BEST_WEIGHTS).unlink(missing_ok=True)
 
 
-def _build_trainer(setup: FinetuneSetup, config: FinetuneConfig, evaluator: DevEvaluator, rows: Rows) -> Trainer:
+def _build_trainer(
+    setup: FinetuneSetup, config: FinetuneConfig, evaluator: DevEvaluator, rows: Rows, on_event: EventHook
+) -> Trainer:
     """Return the trainer of one seed.
 
     Args:
@@ -138,5 +142,6 @@ def _build_trainer(setup: FinetuneSetup, config: FinetuneConfig, evaluator: DevE
             ignored_findings=IGNORED_FINDINGS,
             command_out=run.path.parent,
         ),
+        on_event=on_event,
     )
     return Trainer(model, trainer_config, context)

@@ -12,6 +12,7 @@ import torch
 
 from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
+from electra.errors import for_caller
 from electra.export.loading import AVERAGED, find_encoder, load_pretrained
 from electra.export.pretrained import Pretrained
 from electra.finetuning.config import FinetuneConfig, resolve
@@ -183,7 +184,8 @@ def count_steps(config: FinetuneConfig, rows: Rows) -> int:
     """Return the number of steps of a run, and warn if it is small."""
     steps = max(1, math.ceil(config.train.epochs * math.ceil(len(rows) / config.train.batch_size)))
     if steps < FEW_STEPS:
-        logger.warning("the run has only %s steps, which hardly change the model; increase --train.epochs", steps)
+        message = "the run has only %s steps, which hardly change the model; increase --train.epochs"
+        logger.warning(for_caller(message), steps)
     return steps
 
 

@@ -94,7 +94,7 @@ class HealthMonitor:
                 TOO_LONG,
                 f"at the present speed the run takes {minutes:.3g} minutes instead of {asked:g}; its number of "
                 "steps was computed from the speed of the first ones",
-                "look for another program on this machine, or give --train.deadline, which ends a run in time",
+                "look for another program on this machine, or set train.deadline, which ends a run in time",
             )
         ])  # fmt: skip
 

@@ -7,7 +7,7 @@ import torch
 
 from electra.analysis.encoder_change import EncoderChange, measure_encoder_changes
 from electra.data.shards import TokenData
-from electra.errors import CheckpointError, DataError
+from electra.errors import CheckpointError, DataError, for_caller
 from electra.export.loading import load_pretrained
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.export import ExportResult
@@ -43,9 +43,11 @@ def check_encoder_changes(
     if changes[folders[-1]].overwritten:
         other = "" if exported.averaged else ", or the preset continue, whose average with the original keeps more"
         logger.warning(
-            "%s has been overwritten: no more of its states can be read from the trained network than from its "
-            "token embeddings alone; fine-tuning will hardly gain from it. Take a smaller "
-            "--optimizer.learning_rate (now %g)%s",
+            for_caller(
+                "%s has been overwritten: no more of its states can be read from the trained network than from "
+                "its token embeddings alone; fine-tuning will hardly gain from it. Take a smaller "
+                "--optimizer.learning_rate (now %g)%s"
+            ),
             original, config.optimizer.learning_rate, other,
         )  # fmt: skip
     return changes

@@ -65,6 +65,10 @@ def pretrain(
     Raises:
         ElectraError: the config, the data or the run's folder cannot be used.
     """
+    if not isinstance(config, PretrainConfig):
+        raise ConfigError(
+            f"pretrain needs a config, got {config!r}; make one: electra.load_config(PRESET, SETTINGS)"
+        )
     deadline = Deadline(config.train.deadline)
     if fresh and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
         raise ConfigError("--fresh: each restart by torchrun would start a new run; give another --out instead")

@@ -3,7 +3,7 @@
 Shapes: B batch, L length, D hidden size, n positions in the flattened batch, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +26,8 @@ from electra.tasks.config import SHORTEST
 from electra.tasks.long_texts import LongTexts
 from electra.tasks.task_model import CPU_TOKENS, TaskModel, batches_by_length, compute_outputs
 
+LISTED_LABELS = 5
+"""Maximum number of labels in the description of a fine-tuned model."""
 MIN_LENGTH = 3
 """Two special tokens and a token of the text."""
 
@@ -109,7 +111,16 @@ def describe_head(loaded: LoadedModel) -> str:
         "language-model": "a language model",
         "encoder": "an encoder without a head",
     }
-    return descriptions.get(head_kind(loaded), "fine-tuned for a task")
+    return descriptions.get(head_kind(loaded)) or _describe_task(loaded.task or {})
+
+
+def _describe_task(fields: Mapping[str, Any]) -> str:
+    """Describe what a model was fine-tuned for, from its stored fields."""
+    labels = fields.get("labels", ())
+    more = ", …" if len(labels) > LISTED_LABELS else ""
+    listed = f" ({', '.join(map(str, labels[:LISTED_LABELS]))}{more})" if labels else ""
+    kind = f": {fields['kind']}{listed}" if fields.get("kind") else ""
+    return f"fine-tuned for a task{kind}"
 
 
 def build_backend(loaded: LoadedModel, device: str | torch.device | None) -> Backend:

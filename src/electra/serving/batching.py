@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.data.tokenizer import special_tokens
-from electra.errors import CheckpointError, DataError
+from electra.errors import CheckpointError, DataError, for_caller
 from electra.export.onnx.model import OnnxModel
 from electra.export.pretrained import Pretrained
 from electra.modeling.encoders.base import attention_mask
@@ -121,9 +121,11 @@ class TrainedLengthCheck:
             return
         self.warned.add(self.network)
         logger.warning(
-            "An input of %s tokens is longer than those that the network was trained on (%s), and may be read "
-            "worse; read fewer tokens at once (--max-length %s), or continue its training with "
-            "--packing.sequence_length %s: electra pretrain with --init.from RUN or --init.discriminator MODEL",
+            for_caller(
+                "An input of %s tokens is longer than those that the network was trained on (%s), and may be read "
+                "worse; read fewer tokens at once (--max-length %s), or continue its training with "
+                "--packing.sequence_length %s: electra pretrain with --init.from RUN or --init.discriminator MODEL"
+            ),
             f"{length:,}", f"{self.trained_length:,}", self.trained_length, length,
         )  # fmt: skip
 

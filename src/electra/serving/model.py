@@ -118,9 +118,15 @@ class Model:
 
         Raises:
             CheckpointError: it is an ONNX folder, it has no head that electra can write, or the folder cannot be
-                written.
+                written or has something else than a model.
         """
-        self._write(folder := Path(folder))
+        folder = Path(folder)
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        if "config.json" not in names and (others := [name for name in names if not name.startswith(".")]):
+            raise CheckpointError(
+                f"{folder} is not empty and is no model (it has {', '.join(others[:3])}); give a new folder"
+            )
+        self._write(folder)
         if self._masked_lm is not None:
             logger.warning(
                 "%s has the discriminator alone; surprisal needs the masked language model that is beside the "

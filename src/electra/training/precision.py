@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 
+from electra.errors import for_caller
 from electra.modeling.device import synchronize
 
 PrecisionName = Literal["float32", "bfloat16", "float16"]
@@ -81,8 +82,10 @@ def choose_precision(
     if wanted != "auto":
         if (times := flops.get("float32", 0.0) / flops[wanted]) >= SLOW:
             logger.warning(
-                "%s is %.0f times slower than float32 on this CPU; train with --train.precision float32, or auto, "
-                "unless the result must be that of a run elsewhere", wanted, times,
+                for_caller(
+                    "%s is %.0f times slower than float32 on this CPU; train with --train.precision float32, or "
+                    "auto, unless the result must be that of a run elsewhere"
+                ), wanted, times,
             )  # fmt: skip
         return Precision(wanted, f"set by train.precision; {products}", flops[wanted])
     if flops["bfloat16"] <= flops["float32"]:
