@@ -7,17 +7,21 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
+from waiting import LIMIT
 
 from electra.cli import main
 from electra.commands.data.fetch import FetchConfig, run
+from electra.data import fetch
 from electra.data.fetch import fetch_data
 from electra.data.shards import TokenData
-from electra.errors import ConfigError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.preparation.config import PrepareConfig
 from electra.preparation.run import prepare
 
@@ -87,13 +91,20 @@ def test_damage_at_the_source_is_named(there: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "here/train-00000.sentences").exists()
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/outside"])
-def test_nothing_is_written_outside_the_folder(there: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("where", ["..", "an absolute path"])
+def test_nothing_is_written_outside_the_folder(there: Path, tmp_path: Path, where: str) -> None:
+    (around := tmp_path / "around").mkdir()
+    name = "../outside" if where == ".." else str(around / "outside")
+    for file in there.glob("train-00000.*"):  # the source has such files
+        copy = Path(f"{there}/{name}{file.suffix}")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
     manifest = json.loads((there / "manifest.json").read_text())
     manifest["splits"]["train"]["shards"][0]["name"] = name
     (there / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DataError, match="names a file that cannot be in its folder"):
-        fetch_data(str(there), tmp_path / "here")
+        fetch_data(str(there), around / "here")
+    assert list(around.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -169,13 +180,48 @@ def test_errors_of_a_server(
     assert "(the connection broke; give the same command again" in capsys.readouterr().err
 
 
-def test_other_data_in_the_folder_are_not_overwritten(there: Path, data_folder: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def other(data_folder: Path, tmp_path: Path) -> Path:
+    """Other data with the same tokenizer."""
+    (corpus := tmp_path / "corpus.txt").write_text("A fox follows the road.\n\nA sailor paints a boat.")
+    out = tmp_path / "other"
+    prepare(PrepareConfig((str(corpus),), out, tokenizer=data_folder / "tokenizer.json", workers=1))
+    return out
+
+
+def test_two_fetches_into_one_folder_do_not_mix(
+    there: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes when the first has found the folder empty, and has written nothing yet."""
+    here, checked, may_go = tmp_path / "here", threading.Event(), threading.Event()
+    main_thread, check = threading.current_thread(), fetch._check_out
+
+    def check_and_wait(*arguments: Any) -> None:
+        check(*arguments)
+        if threading.current_thread() is not main_thread:
+            checked.set()
+            assert may_go.wait(LIMIT)
+
+    monkeypatch.setattr(fetch, "_check_out", check_and_wait)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(fetch_data, str(there), here)
+        try:
+            assert checked.wait(LIMIT)
+            with pytest.raises(
+                CheckpointError, match=r"is fetching data; wait for its end, or give another --out"
+            ):
+                fetch_data(str(other), here)
+        finally:
+            may_go.set()
+        first.result(LIMIT)
+    assert TokenData.open(here).fingerprint == TokenData.open(there).fingerprint
+    assert not list(here.glob("taken.*"))
+
+
+def test_other_data_in_the_folder_are_not_overwritten(there: Path, other: Path) -> None:
     def contents(folder: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    other = tmp_path / "other"
-    (corpus := tmp_path / "corpus.txt").write_text("A fox follows the road.\n\nA sailor paints a boat.")
-    prepare(PrepareConfig((str(corpus),), other, tokenizer=data_folder / "tokenizer.json", workers=1))
     before = contents(other)
     with pytest.raises(
         ConfigError, match=r"holds other data \(its fingerprint is \w{8}, that of the source \w{8}\)"

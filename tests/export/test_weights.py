@@ -1,6 +1,8 @@
 """Weights that are pickled are refused, and false sizes are named. test_hostile_folders.py bounds the memory."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,16 +21,26 @@ def folder(small_model: str, tmp_path: Path) -> Path:
     return tmp_path
 
 
+class MakesFolder:
+    """An object whose pickle makes a folder when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "last.ckpt"])
 def test_a_pickle_is_named_and_never_read(name: str, folder: Path) -> None:
     """Unpickling this file would make a folder."""
-    weights = folder / "model.safetensors"
-    torch.save(load_file(weights), folder / name)
-    weights.unlink()
+    (folder / "model.safetensors").unlink()
+    torch.save(MakesFolder(folder / "made"), folder / name)
     with pytest.raises(
         CheckpointError, match=f"has its weights in {name} .*pickles can run programs and are never"
     ):
         huggingface.load(folder)
+    assert not (folder / "made").exists()
 
 
 def test_the_remedy_for_a_pickle_works(folder: Path) -> None:

@@ -20,6 +20,7 @@ from electra.data.shards import (
     shard_checksums,
 )
 from electra.errors import ConfigError, DataError
+from electra.folder_lock import hold
 from electra.json_files import MAX_BYTES
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ def fetch_data(source: str, out: Path) -> TokenData:
         out: a new folder, or one with (a part of) the same data.
 
     Raises:
+        CheckpointError: another process works in `out`, or it cannot be written to.
         ConfigError: `out` holds something else.
         DataError: a file cannot be fetched, or is damaged.
     """
@@ -60,20 +62,20 @@ def fetch_data(source: str, out: Path) -> TokenData:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{source}/{MANIFEST}: not a manifest ({error})") from error
     checksums = _file_checksums(manifest, source)
-    _check_out(out, manifest, checksum)
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / MANIFEST).is_file():  # the checksum tells which data the unfinished folder holds
+    with hold(out, work="fetching data"):
+        _check_out(out, manifest, checksum)
+        if not (out / MANIFEST).is_file():  # the checksum tells which data the unfinished folder holds
+            _write(out / CHECKSUM, checksum)
+        missing = {name: sha256 for name, sha256 in checksums.items() if not _is_complete(out / name, sha256)}
+        complete = len(checksums) - len(missing)
+        logger.info("%s of %s files are here", complete, len(checksums))
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            fetched = pool.map(partial(_fetch, source, out), missing.items())
+            for number, name in enumerate(fetched, start=complete + 1):
+                logger.info("fetched %s", name, extra={"progress": (number, len(checksums))})
         _write(out / CHECKSUM, checksum)
-    missing = {name: sha256 for name, sha256 in checksums.items() if not _is_complete(out / name, sha256)}
-    complete = len(checksums) - len(missing)
-    logger.info("%s of %s files are here", complete, len(checksums))
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        fetched = pool.map(partial(_fetch, source, out), missing.items())
-        for number, name in enumerate(fetched, start=complete + 1):
-            logger.info("fetched %s", name, extra={"progress": (number, len(checksums))})
-    _write(out / CHECKSUM, checksum)
-    _write(out / MANIFEST, content)
-    return TokenData.open(out, verify=False)
+        _write(out / MANIFEST, content)
+        return TokenData.open(out, verify=False)
 
 
 def _file_checksums(manifest: Any, source: str) -> dict[str, str]:
@@ -105,7 +107,7 @@ def _check_out(out: Path, manifest: dict[str, Any], checksum: bytes) -> None:
     elif (out / CHECKSUM).is_file():
         if (out / CHECKSUM).read_bytes() != checksum:
             raise ConfigError(f"--out: {out} holds a part of other data; give a new folder, or delete it")
-    elif out.is_dir() and any(not path.match(".*.partial") for path in out.iterdir()):
+    elif any(not path.match(".*.partial") and path.stem != "taken" for path in out.iterdir()):  # taken: the lock
         raise ConfigError(f"--out: {out} is not empty; give a new folder")
 
 
