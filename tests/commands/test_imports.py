@@ -1,5 +1,6 @@
 """A verb's help, and the refusal of its options, must not wait for what only the work needs."""
 
+import re
 import subprocess
 import sys
 
@@ -24,8 +25,11 @@ def test_the_modules_of_verbs_import_nothing_heavy() -> None:
         pytest.fail(f"import these inside `run`: { {verb: names for verb, names in actual.items() if names} }")
 
 
-def test_a_missing_folder_is_said_before_anything_heavy_is_imported() -> None:
-    code = "import sys\nfrom electra.cli import main\nassert main(['pretrain', 'electra-tiny']) == 2\n"
+@pytest.mark.parametrize(
+    "arguments", [["pretrain", "electra-tiny"], ["finetune", "MODEL", "--task", "cola", "--data", "GLUE"]]
+)
+def test_a_missing_folder_is_said_before_anything_heavy_is_imported(arguments: list[str]) -> None:
+    code = f"import sys\nfrom electra.cli import main\nassert main({arguments!r}) == 2\n"
     code += f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "a run needs --data" in done.stderr and done.stdout.strip() == ""
+    assert re.match("electra: a (run|fine-tuning) needs --data", done.stderr) and done.stdout.strip() == ""

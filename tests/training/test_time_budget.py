@@ -49,3 +49,5 @@ def test_a_deadline_leaves_time_for_the_evaluation_and_the_export() -> None:
         assert not deadline.is_near(evaluation)
         now[0] = 700.0 - left
         assert deadline.is_near(evaluation)
+    now[0] = 670.0
+    assert Deadline(10.0, started=100.0, clock=lambda: now[0]).is_near(0.0)

@@ -13,7 +13,7 @@ from loop import LENGTH, NextId, batch_of, healthy, metrics, same, train, weight
 from electra.data.collate import Batch
 from electra.errors import CheckpointError
 from electra.modeling.flops import Networks
-from electra.objectives.health import TOO_LONG
+from electra.objectives.health import DEADLINE, TOO_LONG, WARMING_UP
 from electra.training import trainer as module
 from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig
 from electra.training.time_budget import Deadline
@@ -122,8 +122,12 @@ def test_a_run_ends_at_its_deadline_with_an_evaluation_and_a_checkpoint(
     assert outcome.step == outcome.steps == 57 and outcome.stopped_by is None  # 600 s without 30 s for the export
     assert outcome.evaluation["step"] == 57 and outcome.evaluation["eval/examples"] == 9
     assert "the deadline of 10 minutes is near: the run ends at step 57" in caplog.text
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line.get("health") == DEADLINE] == [57]
+    caplog.clear()
     again, outcome = train(tmp_path / "run", length, micro_batches=clock.micro_batches)
     assert outcome.step == outcome.steps == 57 and same(weights(trainer), weights(again)), "it is finished"
+    assert WARMING_UP not in caplog.text
 
 
 def test_the_checkpoint_of_the_last_step_before_a_deadline_says_that_the_run_is_finished(tmp_path: Path) -> None:

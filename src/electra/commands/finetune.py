@@ -76,6 +76,7 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetuneEstim
         electra finetune RUN --task cola --data GLUE --out OUT --seeds 5
         electra finetune RUN --kind classification --data reviews.csv --out OUT
     """
+    _check_paths(command)
     from electra.export.loading import find_model
     from electra.finetuning.dry_run import dry_run
     from electra.finetuning.glue import finetune_glue, write_submission
@@ -113,13 +114,32 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetuneEstim
     return replace(result, notes=[f"submission: {command.submission}", *notes])
 
 
+def _check_paths(command: FinetuneCommand) -> None:
+    """Check that the data and the folder of the results are given, before torch is imported, which takes seconds.
+
+    Raises:
+        ConfigError: one of them is missing, and there is no file that may have it.
+    """
+    given = override_names(command.overrides)
+    data = command.data or any(name.startswith("data.") for name in given)
+    out = command.out or command.dry_run or "out" in given
+    if not _names_file(command) and not (data and out):
+        raise ConfigError("a fine-tuning needs --data, the data of the task, and --out, the folder to write to")
+
+
+def _names_file(command: FinetuneCommand) -> bool:
+    """Whether --task is a TOML file."""
+    file = Path(command.task or "")
+    return command.task is not None and (file.suffix == ".toml" or file.is_file())
+
+
 def read_command(command: FinetuneCommand) -> FinetuneConfig:
     """Return the config of a command line: the TOML file of the task, if it is one, and the options on top of
     it."""
     from electra.finetuning.config import FinetuneConfig
 
     file = Path(command.task or "")
-    is_file = command.task is not None and (file.suffix == ".toml" or file.is_file())
+    is_file = _names_file(command)
     if is_file and not file.is_file():
         raise ConfigError(f"--task: there is no file {file}")
     from_mnli = command.init_from_task == MNLI and (command.task == "glue" or is_file)

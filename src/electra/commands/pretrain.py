@@ -1,5 +1,6 @@
 """`electra pretrain`: from token shards to a trained, exported discriminator."""
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +57,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
         electra pretrain electra-small --data DATA --out RUN --init.discriminator FOLDER --train.steps 20000
         electra pretrain mine.toml --data DATA --out RUN
     """
+    started = time.monotonic()  # before torch is imported, which takes seconds
     overrides = list(command.overrides)
     paths = {"data": command.data, "out": command.out}
     overrides += overrides_of({name: path for name, path in paths.items() if path is not None})
@@ -93,4 +95,4 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
         return profile_steps(config, command.profile)
     from electra.pretraining.run import pretrain
 
-    return pretrain(config, fresh=command.fresh)
+    return pretrain(config, fresh=command.fresh, started=started)

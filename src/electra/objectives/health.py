@@ -14,6 +14,7 @@ NOT_FINITE = "not finite"
 COLLAPSED, TOO_STRONG, STUCK = "generator collapsed", "generator too strong", "discriminator stuck"
 OF_EVALUATIONS = (COLLAPSED, TOO_STRONG, STUCK)
 WARMING_UP, CORPUS_TOO_SMALL = "still warming up", "corpus too small"
+DEADLINE = "ended by the deadline"
 SPIKE, MARGIN = 1.3, 1.0
 """A loss above SPIKE times the recent median, and more than MARGIN nats above it, is a spike."""
 SLOWDOWN = 0.6
@@ -84,6 +85,18 @@ class HealthMonitor:
         self.losses = [*self.losses, metrics["loss"]][-WINDOW:]
         self.speeds = [*self.speeds, metrics["flops_per_second"]][-WINDOW:]
         return findings
+
+    def end_at_deadline(self, step: int, steps: int | None, *, minutes: float, rate: float) -> list[Finding]:
+        """The finding that a run ends at a step before its planned end, with the rate as a share of its peak."""
+        planned = f" of {steps:,}" if steps else ""
+        return self._new([
+            Finding(
+                DEADLINE,
+                f"the deadline of {minutes:g} minutes is near: the run ends at step {step:,}{planned}, with the "
+                f"learning rate at {rate:.0%} of its peak",
+                "a run whose length fits into the time ends with a lower rate, and is better",
+            )
+        ])  # fmt: skip
 
     def check_length(self, minutes: float, *, asked: float) -> list[Finding]:
         """Findings from the minutes that the run will take, and those that were asked for."""

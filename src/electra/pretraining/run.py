@@ -52,7 +52,11 @@ OnReport = Callable[[Mapping[str, Any], int | None], None]
 
 
 def pretrain(
-    config: PretrainConfig, *, fresh: bool = False, on_report: OnReport = lambda *_: None
+    config: PretrainConfig,
+    *,
+    fresh: bool = False,
+    on_report: OnReport = lambda *_: None,
+    started: float | None = None,
 ) -> "PretrainResult":
     """Start or resume a run.
 
@@ -61,6 +65,7 @@ def pretrain(
         on_report: called with the metrics of each report and each evaluation, as metrics.jsonl has them, and with
             the length of the run in steps (None while it is being measured), for a progress bar and the like. Of
             several processes only the main one calls it.
+        started: `time.monotonic()` at the start of the command, from which `train.deadline` counts; None: now.
 
     Raises:
         ElectraError: the config, the data or the run's folder cannot be used.
@@ -69,7 +74,7 @@ def pretrain(
         raise ConfigError(
             f"pretrain needs a config, got {config!r}; make one: electra.load_config(PRESET, SETTINGS)"
         )
-    deadline = Deadline(config.train.deadline)
+    deadline = Deadline(config.train.deadline, started=started)
     if fresh and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
         raise ConfigError("--fresh: each restart by torchrun would start a new run; give another --out instead")
     with (

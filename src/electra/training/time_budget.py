@@ -15,15 +15,23 @@ reserved for the export and evaluations."""
 
 
 class Deadline:
-    """The time at which a command must have ended; it starts to count when it is built.
+    """The time at which a command must have ended.
 
     Args:
         minutes: None: there is no deadline.
+        started: what the clock said when the minutes began; None: now.
         clock: returns seconds.
     """
 
-    def __init__(self, minutes: float | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._minutes, self._clock, self._started = minutes, clock, clock()
+    def __init__(
+        self,
+        minutes: float | None = None,
+        *,
+        started: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._minutes, self._clock = minutes, clock
+        self._started = clock() if started is None else started
 
     def is_near(self, evaluation_seconds: float) -> bool:
         """Whether training must stop now, so that the last evaluation and the export are done in time.

@@ -98,7 +98,7 @@ class Trainer:
         # Written first, so that the folder is known as a run while the number of steps is still being computed.
         self._write_config()
         self._open_tracking(checkpoint)
-        if progress.steps is not None:
+        if progress.steps is not None and progress.step < progress.steps:
             self._check_plan(progress.steps)
         if checkpoint and progress.step == progress.steps:
             logger.info("the run is finished: all %s steps are done", f"{progress.steps:,}")
@@ -234,11 +234,9 @@ class Trainer:
         progress.steps = progress.step
         if planned is None:
             self._write_config()
-        of = f" of {planned:,}" if planned else ""
-        self._warn(
-            f"the deadline of {self.config.train.deadline:g} minutes is near: the run ends at step "
-            f"{progress.step:,}{of}, with the learning rate at {rate:.0%} of its peak"
-        )
+        minutes = self.config.train.deadline
+        assert minutes is not None
+        self._warn_of(self.health.end_at_deadline(progress.step, planned, minutes=minutes, rate=rate))
 
     def _check_plan(self, steps: int) -> None:
         """Warn of problems that are certain once the length of the run is known."""
