@@ -8,9 +8,11 @@ from typing import Literal
 
 import pytest
 
+from electra import errors
 from electra.config import COMMAND_LINE, flat, load_config, merged, overrides_of, preset_names, to_toml
 from electra.config_fields import settings
 from electra.errors import ConfigError
+from electra.finetuning.config import FinetuneConfig
 from electra.pretraining.config import PretrainConfig
 
 
@@ -94,11 +96,11 @@ def test_all_problems_are_named_together(tmp_path: Path) -> None:
         load_config(Train, file, ["engine.powr=2"])
     message = str(caught.value)
     assert "6 problems" in message
-    assert "wagon: there is no such setting; did you mean 'wagons'?" in message
+    assert "wagon: there is no such setting; did you mean --wagons?" in message
     assert "wagons: must be a whole number, got 'many'" in message
-    assert "fuel: there is no such setting; did you mean 'engine.fuel'?" in message
+    assert "fuel: there is no such setting; did you mean --engine.fuel?" in message
     assert "engine.fuel: must be one of petrol, steam (did you mean 'steam'?), got 'steem'" in message
-    assert "engine.powr: there is no such setting; did you mean 'power'?" in message
+    assert "engine.powr: there is no such setting; did you mean --engine.power?" in message
     assert "name: is missing; give --name VALUE" in message
 
 
@@ -107,7 +109,7 @@ def test_all_problems_are_named_together(tmp_path: Path) -> None:
     [("lr", "optimizer.learning_rate"), ("max_steps", "train.steps"), ("mlm_probability", "masking.share")],
 )
 def test_a_name_of_other_trainers_is_understood(given: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"{given}: there is no such setting; did you mean '{meant}'"):
+    with pytest.raises(ConfigError, match=f"{given}: there is no such setting; did you mean --{meant}"):
         load_config(PretrainConfig, None, [f"{given}=1"])
 
 
@@ -161,7 +163,7 @@ def test_extends_of_a_preset_for_another_type_of_config_is_one_problem(tmp_path:
 
 
 def test_a_setting_of_another_section_is_pointed_to() -> None:
-    with pytest.raises(ConfigError, match=r"engine.wagons: there is no such setting; did you mean 'wagons'"):
+    with pytest.raises(ConfigError, match=r"engine.wagons: there is no such setting; did you mean --wagons"):
         load_config(Train, None, ["name=x", "engine.wagons=2"])
 
 
@@ -177,9 +179,31 @@ def test_a_setting_given_as_a_section_and_the_reverse() -> None:
         load_config(Train, None, ["name=x", "name.first=y"])
 
 
-def test_unknown_preset_suggests_one() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'electra-small'"):
-        load_config(Train, "electra-smal")
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("electra-smal", "electra-small"),
+        ("electra-plus-small", "electra-plus-nano"),
+        ("elektra-base", "electra-base"),
+    ],
+)
+def test_unknown_preset_suggests_one_of_the_same_family(given: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"{given!r}; did you mean {meant!r}"):
+        load_config(Train, given)
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "meant"),
+    [(PretrainConfig, "train.minute", "train.minutes"), (FinetuneConfig, "data.labels", "data.label")],
+)
+def test_an_unknown_option_suggests_a_whole_one(
+    config: type, given: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(config, None, [f"{given}=1"])
+    assert f"{given}: there is no such setting; did you mean --{meant}?" in str(caught.value)
+    monkeypatch.setattr(errors, "_command_line", False)
+    assert f"{given}: there is no such setting; did you mean `{meant}`?" in str(caught.value)
 
 
 def test_invalid_toml_names_the_file(tmp_path: Path) -> None:

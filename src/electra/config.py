@@ -370,7 +370,7 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
                 problems.append(f"{prefix}{key}: there is no such section{did_you_mean(key, names)}")
                 continue
             names = [setting.name for setting in settings(cls)]
-            hint = hint_for_other_section(root, key) or did_you_mean(key, names)
+            hint = hint_for_other_section(root, key) or did_you_mean(key, names, section=prefix)
             problems.append(f"{prefix}{key}: there is no such setting{hint}")
     values, is_incomplete = Table(), False
     for name, field in fields.items():

@@ -177,4 +177,4 @@ def hint_for_other_section(cls: type[Any], key: str) -> str:
     for it; empty if there is none."""
     names = [setting.name for setting in settings(cls)]
     matches = [name for name in names if name.rpartition(".")[2] in (key, OTHER_NAMES.get(key))]
-    return f"; did you mean {matches[0]!r}?" if matches else ""
+    return f"; did you mean --{matches[0]}?" if matches else ""

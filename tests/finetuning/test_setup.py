@@ -1,6 +1,7 @@
 """What the seeds of a fine-tuning share: the encoder that they start from."""
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,29 @@ def test_a_run_from_random_weights_says_so(
     assert main(arguments) == 0
     assert json.loads((out / "results.json").read_text())["pretrained"] is None
     assert "starting from random weights" in (out / "model/README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "size", "expected"),
+    [
+        (1, 32, "1 epoch of 32 rows a step"),
+        (0.5, 1, "0.5 epochs of 1 row a step"),
+        (3, 8, "3 epochs of 8 rows a step"),
+    ],
+)
+def test_the_start_says_how_long_the_run_is(
+    epochs: float, size: int, expected: str, small_model: str, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    settings = {
+        **SETTINGS,
+        "model": small_model,
+        "data.path": data,
+        "train.epochs": epochs,
+        "train.batch_size": size,
+    }
+    build_setup(load_task_config(settings))
+    assert caplog.text.rstrip().endswith(expected)
 
 
 def test_each_seed_has_its_own_order(small_model: str, data: Path) -> None:

@@ -10,6 +10,7 @@ from contract import KINDS, batch, objective
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from electra import errors
 from electra.errors import ConfigError
 from electra.modeling import device as devices
 from electra.modeling.device import resolve_device, synchronize, widest_float
@@ -42,14 +43,14 @@ def test_a_name_becomes_a_device(
 @pytest.mark.parametrize(
     ("wanted", "count", "built", "message"),
     [
-        ("gpu", 1, True, "there is no device 'gpu'; give auto, cpu, cuda, cuda:1 .* or mps"),
-        ("meta", 1, True, "there is no device 'meta'"),
-        ("cuda:", 1, True, "there is no device 'cuda:'"),
-        ("cuda", 0, True, "is cuda, but torch finds no GPU; set it to auto or cpu"),
-        ("cuda:1", 0, False, "is cuda:1, but torch finds no GPU: this PyTorch is built without CUDA"),
+        ("gpu", 1, True, "there is no such device; give auto, cpu, cuda, cuda:1 .* or mps"),
+        ("meta", 1, True, "there is no such device"),
+        ("cuda:", 1, True, "there is no such device"),
+        ("cuda", 0, True, "torch finds no GPU; set it to auto or cpu"),
+        ("cuda:1", 0, False, "torch finds no GPU: this PyTorch is built without CUDA"),
         ("cuda:1", 1, True, "this machine has one GPU, counted from 0; the last one is cuda:0"),
         ("cuda:5", 4, True, "this machine has 4 GPUs, counted from 0; the last one is cuda:3"),
-        ("mps", 1, True, "is mps, but torch finds no Apple GPU"),
+        ("mps", 1, True, "torch finds no Apple GPU"),
     ],
 )
 def test_a_device_that_is_missing_is_an_error_in_plain_words(
@@ -57,7 +58,10 @@ def test_a_device_that_is_missing_is_an_error_in_plain_words(
 ) -> None:
     gpus(monkeypatch, count, built=built)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match=f"^train.device: .*{message}"):
+    with pytest.raises(ConfigError, match=f"^--device {wanted}: {message}"):
+        resolve_device(wanted)
+    monkeypatch.setattr(errors, "_command_line", False)
+    with pytest.raises(ConfigError, match=f"^`train.device` {wanted}: {message}"):
         resolve_device(wanted, option="train.device")
 
 

@@ -175,12 +175,12 @@ def test_a_shard_cut_short_is_named(data_folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--train.stps", "5"], "did you mean 'steps'"),
+        (["--train.stps", "5"], "did you mean --train.steps?"),
         (["--train.steps", "many"], "train.steps: must be a whole number"),
         (["--packing.sequence_length", "4096"], "packing.sequence_length: 4096 is more than model.max_positions"),
         (["--objective.sharing", "all"], "objective.sharing: all needs a generator of the discriminator's shape"),
         (["--model.vocabulary_size", "77"], "model.vocabulary_size is 77, but the tokenizer"),
-        (["--train.device", "cuda"], "train.device: is cuda, but torch finds no GPU"),
+        (["--train.device", "cuda"], "--train.device cuda: torch finds no GPU"),
         (["--objective.fakes", "same-tag"], "has no part-of-speech tags"),
     ],
 )

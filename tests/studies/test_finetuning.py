@@ -25,7 +25,10 @@ def test_without_settings_the_stored_ones_are_kept_and_defaults_resets_them() ->
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (("optimizer.learning_rat=1",), "--tune: 1 problem in the overrides:\n.*did you mean 'learning_rate'"),
+        (
+            ("optimizer.learning_rat=1",),
+            "--tune: 1 problem in the overrides:\n.*did you mean --optimizer.learning_rate",
+        ),
         (("optimizer.layer_decay=1", "optimizer.layer_decay=0.9"), "optimizer.layer_decay is given twice"),
         (("seeds=2",), "--tune: seeds: only settings of fine-tuning itself"),
         (("train.report_every=10",), "--tune: train.report_every: only settings"),

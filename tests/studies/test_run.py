@@ -162,7 +162,7 @@ def test_other_settings_of_fine_tuning_cost_no_pretraining(
     first = run(command(study_file, data_folder, tmp_path, tasks=tasks))
     out = tmp_path / "out"
     monkeypatch.setattr("electra.studies.runs.pretrain", lambda _: pytest.fail("nothing is trained again"))
-    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+    with pytest.raises(ConfigError, match=r"did you mean --optimizer\.learning_rate"):
         run(command(study_file, data_folder, tmp_path, tasks=tasks, tune=("optimizer.learning_rat=1",)))
     tuned = run(command(study_file, data_folder, tmp_path, tasks=tasks, tune=("optimizer.learning_rate=3e-2",)))
     assert isinstance(first, StudyReport) and isinstance(tuned, StudyReport)

@@ -148,10 +148,11 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     setup = FinetuneSetup(config, task, rows, pretrained, Precision("float32", "", 0.0), device)
     precision = choose_precision(config.train.precision, device, setup.timed_step())
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
+    epochs, size = config.train.epochs, config.train.batch_size
     logger.info(
-        "learning rate %g, times %g from each block to the block below; %g epochs of %s rows a step",
-        config.optimizer.learning_rate, config.optimizer.layer_decay, config.train.epochs,
-        config.train.batch_size,
+        "learning rate %g, times %g from each block to the block below; %g epoch%s of %s row%s a step",
+        config.optimizer.learning_rate, config.optimizer.layer_decay, epochs, "s" * (epochs != 1), size,
+        "s" * (size != 1),
     )  # fmt: skip
     config = replace(config, train=replace(config.train, precision=precision.name))
     return replace(setup, config=config, precision=precision)
