@@ -23,8 +23,13 @@ from pathlib import Path
 import electra
 from electra.finetuning.load_task import load_task
 
-FOLDERS = {"chunking": "chunking-conll2000", "ner-bc5cdr": "ner-bc5cdr", "ner-wnut17": "ner-wnut17"}
-"""Folders of the tasks that are not in glue/."""
+FOLDERS = {
+    "chunking": "chunking-conll2000",
+    "ner-bc5cdr": "ner-bc5cdr",
+    "ner-wnut17": "ner-wnut17",
+    "ged-de": "ged",
+}
+"""Folders of the tasks that are not in glue/. A folder of another name with train.csv is a task, too."""
 TASKS = ("chunking", "ner-bc5cdr", "ner-wnut17", "mrpc", "sst-2", "cola", "sts-b")
 RECIPES: dict[str, dict[str, float]] = {
     "defaults": {},
@@ -41,8 +46,10 @@ def run(
     model: Path, data: Path, task: str, examples: int, seed: int, recipe: dict[str, float]
 ) -> dict[str, object]:
     """Fine-tune once."""
+    named = not (data / task / "train.csv").is_file()
     settings: dict[str, object] = {
-        "model": str(model), "task": task, "data.path": str(data / FOLDERS.get(task, "glue")), "seed": seed,
+        "model": str(model), "data.path": str(data / (FOLDERS.get(task, "glue") if named else task)), "seed": seed,
+        **({"task": task} if named else {"kind": "classification"}),
         **{name: value for name, value in recipe.items() if name != LEAST_STEPS},
     }  # fmt: skip
     loaded = load_task(electra.load_task_config({**settings, "out": "unused"}))

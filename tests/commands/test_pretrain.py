@@ -1,5 +1,6 @@
 """`electra pretrain` on the command line."""
 
+import logging
 import time
 from pathlib import Path
 
@@ -19,3 +20,15 @@ def test_a_deadline_counts_from_the_start_of_the_command(
     assert main(["pretrain", "electra-tiny", "--data", str(data_folder), "--out", str(tmp_path / "run")]) == 0
     checked, started = seen
     assert before <= started <= checked
+
+
+@pytest.mark.parametrize(("preset", "hinted"), [("electra-tiny", True), ("continue", False)])
+def test_a_continuation_with_another_preset_names_the_one_for_it(
+    preset: str, hinted: bool, small_model: str, data_folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("electra.pretraining.run.pretrain", lambda *_, **__: None)
+    arguments = ["--data", str(data_folder), "--out", str(tmp_path / "run"), "--init.discriminator", small_model]
+    with caplog.at_level(logging.INFO):
+        assert main(["pretrain", preset, *arguments, "--train.steps", "5"]) == 0
+    assert ("the preset continue is better" in caplog.text) is hinted

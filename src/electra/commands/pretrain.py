@@ -1,5 +1,6 @@
 """`electra pretrain`: from token shards to a trained, exported discriminator."""
 
+import logging
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from electra.pretraining.dry_run import DryRun
     from electra.pretraining.profile import Profile
     from electra.pretraining.run import PretrainResult
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     Examples:
         electra pretrain electra-plus-tiny --data DATA --out RUN --train.minutes 5
         electra pretrain electra-small --data DATA --out RUN --train.steps 100000 --optimizer.learning_rate 3e-4
-        electra pretrain electra-small --data DATA --out RUN --init.discriminator FOLDER --train.steps 20000
+        electra pretrain continue --data DATA --out RUN --init.discriminator FOLDER --train.minutes 20
         electra pretrain mine.toml --data DATA --out RUN
     """
     started = time.monotonic()  # before torch is imported, which takes seconds
@@ -85,6 +89,11 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     refuse_two_lengths(command.preset, given)
     refuse_fixed(config.init, given)
     refuse_unused(config.objective, given)
+    if config.init.discriminator is not None and config.init.vocabulary == "same" and not config.init.average:
+        logger.info(
+            "this run has no average with %s; as a start for fine-tuning on the domain of this text, the preset "
+            "continue is better (docs/guides/continue-pretraining.md)", config.init.discriminator,
+        )  # fmt: skip
     if command.dry_run:
         from electra.pretraining.dry_run import dry_run
 
