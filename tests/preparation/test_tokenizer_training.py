@@ -107,6 +107,45 @@ def test_the_alphabet_leaves_room_for_words(caplog: pytest.LogCaptureFixture) ->
     assert "no room for" in caplog.text and "larger --vocabulary-size" in caplog.text
 
 
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    ("first", "count", "common"),
+    [
+        (0xAC00, 3000, ["하였다", "한국어"]),
+        (0x4E00, 900, ["ひらがな", "カタカナ"]),
+        (0x4E00, 3000, ["中国", "历史"]),
+    ],
+    ids=["Korean", "Japanese", "Chinese"],
+)
+def test_unigram_learns_text_with_more_characters_than_entries(
+    first: int, count: int, common: list[str], form: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    random = Random(0)
+    characters = [chr(code) for code in range(first, first + count)]
+    frequencies = [1 / rank for rank in range(1, count + 1)]
+    sentences = [
+        "".join([*random.choices(characters, frequencies, k=8), *random.choices(common, k=2)]) + "."
+        for _ in range(1500)
+    ]
+    texts = [unicodedata.normalize(form, text) for text in sentences]
+    trained = train_tokenizer(texts, kind="unigram", vocabulary_size=600)
+    assert trained.get_vocab_size() == 600 and "no room for" in caplog.text
+    text = common[0] + characters[-1] + common[1]
+    encoded = trained.encode(unicodedata.normalize(form, text), add_special_tokens=False)
+    assert "".join(encoded.tokens) == f"▁{text}" and len(encoded.tokens) < len(text)
+    unknown = [i == trained.token_to_id("[UNK]") for i in encoded.ids]
+    assert [token for token, is_unknown in zip(encoded.tokens, unknown, strict=True) if is_unknown] == [
+        characters[-1]
+    ]
+
+
+def test_rare_characters_do_not_enter_the_alphabet_of_unigram() -> None:
+    texts = ["common words, again and again " * 5000, "one один word"]
+    trained = train_tokenizer(texts, kind="unigram", vocabulary_size=600)
+    assert not any(set(entry) & set("один") for entry in trained.get_vocab())
+    assert trained.token_to_id("[UNK]") in trained.encode("один").ids
+
+
 def test_an_ideograph_takes_one_entry() -> None:
     vocabulary = train_tokenizer(TEXTS, vocabulary_size=800).get_vocab()
     assert "渡" in vocabulary and "##渡" not in vocabulary

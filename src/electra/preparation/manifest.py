@@ -69,8 +69,10 @@ def finish_data(
         "splits": splits,
         "statistics": statistics,
         "warnings": [
+            *vocabulary_warnings(
+                tokenizer, statistics["unknown_share"], asked=progress.options.get("vocabulary_size")
+            ),
             *find_warnings(statistics, splits, tail=progress.heldout.tail_of is not None),
-            *vocabulary_warnings(tokenizer),
         ],
         "unigram_counts": file_sha256(folder / UNIGRAM_COUNTS),
         "fingerprint": fingerprint(checksum, splits),

@@ -64,11 +64,6 @@ def find_warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: b
     """Yield what looks wrong in the statistics of a manifest, one sentence each, with what to do."""
     documents, rejects = statistics["documents"], statistics["rejects"]
     train, heldout = splits["train"], splits["heldout"]
-    if statistics["unknown_share"] > 0.01:
-        yield (
-            f"{statistics['unknown_share']:.1%} of the tokens are unknown: the vocabulary does not fit this text; "
-            "train one on it (leave out --tokenizer), or use --model bpe, which knows every character"
-        )
     if documents == 1:
         yield "The corpus is one document; to have several, separate them by blank lines, or use several files"
     if tail and heldout["tokens"]:
@@ -91,17 +86,31 @@ def find_warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: b
         yield f"Only {train['tokens']:,} tokens to train on: a network will memorize them; give more text"
 
 
-def vocabulary_warnings(tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield a warning if single characters fill much of a vocabulary whose entries should be words.
+def vocabulary_warnings(tokenizer: Tokenizer, unknown_share: float, *, asked: int | None) -> Iterator[str]:
+    """Yield a warning if many tokens are unknown, and one if few entries of the vocabulary are words.
 
-    Chinese characters do not count, because they are words.
+    Args:
+        asked: the number of entries that the tokenizer should have, if it was trained on this text; None: another
+            one was given.
     """
-    if isinstance(tokenizer.model, models.BPE):
-        return
+    other = "train one on this text (leave out --tokenizer), or use"
+    larger = "use a larger --vocabulary-size, or"
+    if unknown_share > 0.01:
+        yield (
+            f"{unknown_share:.1%} of the tokens are unknown: the vocabulary does not have their characters; "
+            f"{other if asked is None else larger} --model bpe, which knows every character"
+        )
     entries = [entry.removeprefix("##") or entry for entry in tokenizer.get_vocab()]
+    # Chinese characters do not count, because they are words.
     single = sum(len(entry) == 1 and not "㐀" <= entry <= "鿿" for entry in entries)
-    if single > len(entries) / 2:
+    if single > len(entries) / 2 and not isinstance(tokenizer.model, models.BPE):
+        if asked is None:
+            remedy = other
+        elif len(entries) < asked:  # the text has no more
+            remedy = "give more text, or use"
+        else:
+            remedy = f"use a larger --vocabulary-size ({4 * single:,} would do), or"
         yield (
             f"{single:,} of the {len(entries):,} entries of the vocabulary are single characters, so few are left "
-            f"for words: use a larger --vocabulary-size ({4 * single:,} would do), or --model bpe"
+            f"for words: {remedy} --model bpe"
         )

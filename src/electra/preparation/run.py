@@ -188,7 +188,7 @@ def _survey(config: PrepareConfig, sources: list[Source], tokenizer: Tokenizer |
         )
         if (entries := vocabulary_size(tokenizer)) < config.vocabulary_size:
             logger.warning(
-                "the text gave only %s of the %s entries of --vocabulary-size; a small corpus needs fewer",
+                "the text has words for only %s of the %s entries of --vocabulary-size",
                 f"{entries:,}", f"{config.vocabulary_size:,}",
             )  # fmt: skip
     durable.write_text(config.out / TOKENIZER, tokenizer.to_str(pretty=True))

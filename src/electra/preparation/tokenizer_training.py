@@ -27,6 +27,9 @@ ALPHABET_COVERAGE = 0.9999
 # Entries of the vocabulary that the alphabet may take, so that some are left for words and their pieces.
 ALPHABET_SHARE = 0.75
 
+# Takes the place of rare characters when Unigram is trained. Unicode says that it is no character.
+RARE = "\uffff"
+
 # Characters of a word that WordPiece encodes; a longer one becomes [UNK]. Thai writes a sentence as one word.
 LONGEST_WORD, LONGEST_WORD_WITH_MARKS = 100, 1000
 
@@ -159,18 +162,25 @@ def _train_unigram(texts: Sequence[str], counts: Counter[str], size: int, rules:
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFKC(), *rules.normalizers(), spaces, normalizers.Strip()]
     )
+    # The trainer makes an entry of every character that it sees, so it sees only those of the alphabet.
+    texts = [tokenizer.normalizer.normalize_str(text) for text in texts]
+    counts = _count_characters(texts)
+    alphabet = _alphabet(counts, tokenizer.normalizer, size)
+    rare = dict.fromkeys(map(ord, counts.keys() - {*alphabet, " "}), RARE)
     # Punctuation is split off: no "end." next to "end"; and a Chinese sentence is not one word to the trainer.
     splitters = [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splitters)
+    without_rare = pre_tokenizers.Split(RARE, "removed")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*splitters, without_rare])
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
         vocab_size=size - len(TRAINED_NAMES) + 1,
         special_tokens=["[UNK]"],
         unk_token="[UNK]",
-        initial_alphabet=_alphabet(counts, tokenizer.normalizer, size),
+        initial_alphabet=alphabet,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator([text.translate(rare) for text in texts], trainer)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splitters)
     # Entries of the model are found in texts, so the special tokens are added outside of it, at the end.
     tokenizer.add_special_tokens(TRAINED_NAMES)
     return tokenizer
@@ -215,8 +225,9 @@ def _alphabet(
         remaining -= count
     if remaining > 0:
         logger.warning(
-            "the vocabulary has no room for %s rare characters (%.2f%% of the text), and words with them become "
-            "[UNK]; a larger --vocabulary-size keeps them, and --model bpe knows every character",
+            "the vocabulary has no room for %s rare characters (%.2f%% of the text), which become [UNK] (with "
+            "WordPiece, their whole words); a larger --vocabulary-size keeps them, and --model bpe knows every "
+            "character",
             f"{len(counts) - len(alphabet):,}", 100 * (remaining / counts.total() + 1 - ALPHABET_COVERAGE),
         )  # fmt: skip
     return sorted(alphabet)
