@@ -36,6 +36,19 @@ def test_few_examples_are_read_more_often_so_that_there_are_300_steps(examples: 
     assert resolved(examples=examples).train.epochs == expected
 
 
+@pytest.mark.parametrize(
+    ("width", "rate", "decay"),
+    [(64, 3e-4, 0.8), (256, 3e-4, 0.8), (257, 1e-4, 0.8), (1023, 1e-4, 0.8), (1024, 5e-5, 0.9)],
+)
+def test_rate_and_decay_follow_the_width(width: int, rate: float, decay: float) -> None:
+    optimizer = resolved(examples=815, width=width).optimizer
+    assert (optimizer.learning_rate, optimizer.layer_decay) == (rate, decay)
+    given = resolved(
+        examples=815, width=width, optimizer__learning_rate=1e-3, optimizer__layer_decay=1.0
+    ).optimizer
+    assert (given.learning_rate, given.layer_decay) == (1e-3, 1.0)
+
+
 def test_the_epochs_of_a_task_are_the_least() -> None:
     assert resolved(examples=5_749, epochs=10).train.epochs == 10
 

@@ -70,6 +70,19 @@ def test_the_start_says_how_long_the_run_is(
     assert caplog.text.rstrip().endswith(expected)
 
 
+def test_the_start_says_why_the_defaults_are_what_they_are(
+    small_model: str, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    setup = build_setup(load_task_config({**SETTINGS, "model": small_model, "data.path": data, "train.epochs": 0}))
+    epochs, usual = setup.config.train.epochs, setup.task.default_epochs
+    assert epochs > usual
+    assert caplog.messages[-1] == (
+        "learning rate 0.0003, times 0.8 from each block to the block below (by the model's width, 32); "
+        f"{epochs:g} epochs of 32 rows a step (more than the usual {usual:g}, so that there are 300 steps)"
+    )
+
+
 def test_each_seed_has_its_own_order(small_model: str, data: Path) -> None:
     setup = build_setup(load_task_config({**SETTINGS, "model": small_model, "data.path": data}))
     rows = setup.rows["train"]

@@ -15,7 +15,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import for_caller
 from electra.export.loading import AVERAGED, find_encoder, load_pretrained
 from electra.export.pretrained import Pretrained
-from electra.finetuning.config import FinetuneConfig, resolve
+from electra.finetuning.config import LEAST_STEPS, FinetuneConfig, resolve
 from electra.finetuning.load_task import load_task
 from electra.modeling.device import resolve_device
 from electra.tasks.base import InputSpec, Rows, Task, TaskBatch, collate
@@ -136,7 +136,7 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     task = load_task(config)
     for note in task.notes:
         logger.info("%s: %s", task.name, note)
-    pretrained = load_pretrained(model)
+    pretrained, given = load_pretrained(model), config
     config = resolve(
         config, pretrained.encoder.config, task,
         examples=len(sample_training_examples(config, task, config.seed)),
@@ -148,14 +148,22 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     setup = FinetuneSetup(config, task, rows, pretrained, Precision("float32", "", 0.0), device)
     precision = choose_precision(config.train.precision, device, setup.timed_step())
     logger.info("%s on %s: %s", precision.name, device, precision.reason)
-    epochs, size = config.train.epochs, config.train.batch_size
-    logger.info(
-        "learning rate %g, times %g from each block to the block below; %g epoch%s of %s row%s a step",
-        config.optimizer.learning_rate, config.optimizer.layer_decay, epochs, "s" * (epochs != 1), size,
-        "s" * (size != 1),
-    )  # fmt: skip
+    _log_resolved(config, given, usual_epochs=task.default_epochs, width=pretrained.encoder.config.hidden_size)
     config = replace(config, train=replace(config.train, precision=precision.name))
     return replace(setup, config=config, precision=precision)
+
+
+def _log_resolved(config: FinetuneConfig, given: FinetuneConfig, *, usual_epochs: float, width: int) -> None:
+    """Log the settings that follow from the model and from the number of examples, and why they are so."""
+    optimizer, epochs, size = config.optimizer, config.train.epochs, config.train.batch_size
+    are_defaults = not (given.optimizer.learning_rate and given.optimizer.layer_decay)
+    more = not given.train.epochs and epochs > usual_epochs
+    logger.info(
+        "learning rate %g, times %g from each block to the block below%s; %g epoch%s of %s row%s a step%s",
+        optimizer.learning_rate, optimizer.layer_decay, f" (by the model's width, {width})" * are_defaults,
+        epochs, "s" * (epochs != 1), size, "s" * (size != 1),
+        f" (more than the usual {usual_epochs:g}, so that there are {LEAST_STEPS} steps)" * more,
+    )  # fmt: skip
 
 
 def _encode_splits(config: FinetuneConfig, task: Task, pretrained: Pretrained) -> dict[str, Rows]:
