@@ -1,11 +1,20 @@
 """The page opens with a sentence in a language of the model."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from small_model import write_model
 
 from electra.data.tokenizer import special_tokens
 from electra.preparation.config import TokenizerKind
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.serving.http.examples import ENGLISH, OTHERS, Examples, find_examples
+from electra.serving.http.hosted_model import HostedModel
+from electra.tasks.base import Problem
+from electra.tasks.classification import Classification
+from electra.tasks.question_answering import QuestionAnswering
+from electra.tasks.tagging import Tagging
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
@@ -26,6 +35,46 @@ def test_a_vocabulary_of_letters_gets_english() -> None:
     assert find_examples(tokenizer, special_tokens(tokenizer, "x").unknown) is ENGLISH
 
 
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("आज मौसम बहुत अच्छा है। हिन्दी भारत की भाषा है। वह पढ़ रहा है।", "उनका जन्म कहाँ हुआ था?"),
+        ("오늘은 날씨가 아주 좋다. 한국어는 한국의 언어이다.", "그녀는 어디에서 태어났습니까?"),
+        ("วันนี้อากาศดีมาก เขากำลังเรียนภาษาอังกฤษ", "เธอเกิดที่ไหน"),
+        ("Καλημέρα. Ο καιρός είναι πολύ καλός σήμερα.", ENGLISH.question),
+    ],
+)
+def test_the_script_decides_even_if_few_words_are_known(text: str, question: str) -> None:
+    tokenizer = train_tokenizer([text] * 5, vocabulary_size=400)
+    assert find_examples(tokenizer, special_tokens(tokenizer, "x").unknown).question == question
+
+
 def test_the_last_sentence_answers_the_question_in_every_language() -> None:
-    assert all("1873" in examples.sentences[-1] for examples in (ENGLISH, *OTHERS))
-    assert len({sentence for examples in (ENGLISH, *OTHERS) for sentence in examples.sentences}) == 30
+    every = (ENGLISH, *OTHERS)
+    assert all("1873" in examples.sentences[-1] and "1873" in examples.plain[-1] for examples in every)
+    texts = [text for examples in every for text in (*examples.sentences, *examples.plain)]
+    assert len(set(texts)) == len(texts), "the plain ones have no wrong word"
+
+
+ANSWERS = QuestionAnswering(max_question=8, stride=4)
+TAGS = Tagging(("PER", "O"), scheme="none", metric="accuracy", fallback="O")
+LABELS = Classification(("accuracy",), labels=("bad", "good"))
+PLAIN = [[text] for text in ENGLISH.plain]
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (None, [[text] for text in ENGLISH.sentences]),
+        (LABELS, PLAIN),
+        (replace(LABELS, pair=True), [PLAIN[0] * 2, PLAIN[0] + PLAIN[1]]),
+        (TAGS, PLAIN[::-1]),
+        (ANSWERS, [[ENGLISH.question, *PLAIN[-1]]]),
+    ],
+    ids=["replaced tokens", "labels", "pairs", "tags", "answers"],
+)
+def test_only_a_model_that_finds_wrong_words_opens_with_one(
+    problem: Problem | None, expected: list[list[str]], tmp_path: Path
+) -> None:
+    hosted = HostedModel(str(write_model(tmp_path / "model", problem=problem)), device="cpu")
+    assert hosted.describe()["examples"] == expected

@@ -1,6 +1,7 @@
 """The sentences with which the page opens, in a language that the model can read."""
 
-import re
+import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer
@@ -11,11 +12,14 @@ class Examples:
     """The same texts in every language.
 
     Attributes:
-        sentences: each has one word that does not fit.
-        question: about the last sentence.
+        sentences: for a model that finds wrong words; each has one word that does not fit.
+        plain: for a fine-tuned model: a good experience, a bad one, and a fact with a name and a year. They are
+            ours, not the user's dev examples: those may be private and the page public, and an export has none.
+        question: about the last of `plain`.
     """
 
     sentences: tuple[str, str, str]
+    plain: tuple[str, str, str]
     question: str
 
 
@@ -24,6 +28,11 @@ ENGLISH = Examples(
         "The river flows from the mountains to the sea, where it elected a wide delta of sand and mud.",
         "The chef cooked the trombone in the kitchen, and the guests thanked him for the delicious meal.",
         "She was born in 1873 in Vienna, studied medicine, and became the first female blanket in the city.",
+    ),
+    (
+        "The chef cooked a soup in the kitchen, and the guests thanked him for the delicious meal.",
+        "The train was two hours late, and nobody told the passengers why.",
+        "She was born in 1873 in Vienna, studied medicine, and became the first female doctor in the city.",
     ),
     "Where was she born?",
 )
@@ -34,6 +43,11 @@ OTHERS = (
             "Der Koch kochte die Posaune in der Küche, und die Gäste dankten ihm für das köstliche Essen.",
             "Sie wurde 1873 in Wien geboren, studierte Medizin und wurde die erste Decke in der Stadt.",
         ),
+        (
+            "Der Koch kochte eine Suppe in der Küche, und die Gäste dankten ihm für das köstliche Essen.",
+            "Der Zug hatte zwei Stunden Verspätung, und niemand sagte den Fahrgästen, warum.",
+            "Sie wurde 1873 in Wien geboren, studierte Medizin und wurde die erste Ärztin in der Stadt.",
+        ),
         "Wo wurde sie geboren?",
     ),
     Examples(
@@ -41,6 +55,11 @@ OTHERS = (
             "Le fleuve coule des montagnes vers la mer, où il a élu un large delta de sable et de boue.",
             "Le chef a cuit le trombone dans la cuisine, et les invités l'ont remercié pour ce bon repas.",
             "Elle est née en 1873 à Vienne, a étudié la médecine et fut la première couverture de la ville.",
+        ),
+        (
+            "Le chef a préparé une soupe en cuisine, et les invités l'ont remercié pour ce bon repas.",
+            "Le train avait deux heures de retard, et personne n'a dit pourquoi aux voyageurs.",
+            "Elle est née en 1873 à Vienne, a étudié la médecine et fut la première femme médecin de la ville.",
         ),
         "Où est-elle née ?",
     ),
@@ -50,6 +69,11 @@ OTHERS = (
             "El cocinero preparó el trombón en la cocina, y los invitados le agradecieron la deliciosa comida.",
             "Ella nació en 1873 en Viena, estudió medicina y fue la primera manta de la ciudad.",
         ),
+        (
+            "El cocinero preparó una sopa en la cocina, y los invitados le agradecieron la deliciosa comida.",
+            "El tren llegó con dos horas de retraso, y nadie explicó el motivo a los pasajeros.",
+            "Ella nació en 1873 en Viena, estudió medicina y fue la primera médica de la ciudad.",
+        ),
         "¿Dónde nació ella?",
     ),
     Examples(
@@ -57,6 +81,11 @@ OTHERS = (
             "Il fiume scorre dalle montagne al mare, dove ha eletto un ampio delta di sabbia e fango.",
             "Lo chef ha cucinato il trombone in cucina, e gli ospiti lo hanno ringraziato per il buon pasto.",
             "Nacque nel 1873 a Vienna, studiò medicina e divenne la prima coperta della città.",
+        ),
+        (
+            "Lo chef ha cucinato una zuppa in cucina, e gli ospiti lo hanno ringraziato per il buon pasto.",
+            "Il treno aveva due ore di ritardo, e nessuno ha spiegato il motivo ai passeggeri.",
+            "Nacque nel 1873 a Vienna, studiò medicina e divenne la prima dottoressa della città.",
         ),
         "Dove nacque?",
     ),
@@ -66,6 +95,11 @@ OTHERS = (
             "O cozinheiro preparou o trombone na cozinha, e os convidados agradeceram a deliciosa refeição.",
             "Ela nasceu em 1873 em Viena, estudou medicina e foi a primeira manta da cidade.",
         ),
+        (
+            "O cozinheiro preparou uma sopa na cozinha, e os convidados agradeceram a deliciosa refeição.",
+            "O trem atrasou duas horas, e ninguém explicou o motivo aos passageiros.",
+            "Ela nasceu em 1873 em Viena, estudou medicina e foi a primeira médica da cidade.",
+        ),
         "Onde ela nasceu?",
     ),
     Examples(
@@ -73,6 +107,11 @@ OTHERS = (
             "Река течёт с гор к морю, где она избрала широкую дельту из песка и ила.",
             "Повар приготовил тромбон на кухне, и гости поблагодарили его за вкусный обед.",
             "Она родилась в 1873 году в Вене, изучала медицину и стала первым одеялом в городе.",
+        ),
+        (
+            "Повар приготовил суп на кухне, и гости поблагодарили его за вкусный обед.",
+            "Поезд опоздал на два часа, и никто не сказал пассажирам почему.",
+            "Она родилась в 1873 году в Вене, изучала медицину и стала первой женщиной-врачом в городе.",
         ),
         "Где она родилась?",
     ),
@@ -82,6 +121,11 @@ OTHERS = (
             "厨师在厨房里煮了长号，客人们感谢他做的美味佳肴。",
             "她1873年出生于维也纳，学习医学，后来成为这座城市的第一位毯子。",
         ),
+        (
+            "厨师在厨房里煮了汤，客人们感谢他做的美味佳肴。",
+            "火车晚点了两个小时，没有人告诉乘客原因。",
+            "她1873年出生于维也纳，学习医学，后来成为这座城市的第一位女医生。",
+        ),
         "她出生在哪里？",
     ),
     Examples(
@@ -89,6 +133,11 @@ OTHERS = (
             "川は山から海へ流れ、そこで砂と泥の広い三角州を選挙した。",
             "料理人は台所でトロンボーンを煮て、客はおいしい食事に感謝した。",
             "彼女は1873年にウィーンで生まれ、医学を学び、その市で最初の女性の毛布になった。",
+        ),
+        (
+            "料理人は台所でスープを作り、客はおいしい食事に感謝した。",
+            "電車は二時間遅れたが、だれも乗客に理由を説明しなかった。",
+            "彼女は1873年にウィーンで生まれ、医学を学び、その市で最初の女性の医師になった。",
         ),
         "彼女はどこで生まれましたか。",
     ),
@@ -98,35 +147,95 @@ OTHERS = (
             "요리사는 부엌에서 트롬본을 요리했고, 손님들은 맛있는 식사에 감사했다.",
             "그녀는 1873년 빈에서 태어나 의학을 공부했고, 그 도시의 첫 여성 담요가 되었다.",
         ),
+        (
+            "요리사는 부엌에서 수프를 끓였고, 손님들은 맛있는 식사에 감사했다.",
+            "기차가 두 시간 늦었지만, 아무도 승객들에게 이유를 말해 주지 않았다.",
+            "그녀는 1873년 빈에서 태어나 의학을 공부했고, 그 도시의 첫 여성 의사가 되었다.",
+        ),
         "그녀는 어디에서 태어났습니까?",
     ),
+    Examples(
+        (
+            "नदी पहाड़ों से समुद्र तक बहती है, जहाँ उसने रेत और मिट्टी का एक चौड़ा डेल्टा चुना।",
+            "रसोइये ने रसोई में तुरही पकाई, और मेहमानों ने स्वादिष्ट भोजन के लिए उसे धन्यवाद दिया।",
+            "उनका जन्म 1873 में वियना में हुआ, उन्होंने चिकित्सा की पढ़ाई की और शहर की पहली महिला कंबल बनीं।",
+        ),
+        (
+            "रसोइये ने रसोई में सूप पकाया, और मेहमानों ने स्वादिष्ट भोजन के लिए उसे धन्यवाद दिया।",
+            "ट्रेन दो घंटे देर से आई, और किसी ने यात्रियों को इसका कारण नहीं बताया।",
+            "उनका जन्म 1873 में वियना में हुआ, उन्होंने चिकित्सा की पढ़ाई की और शहर की पहली महिला डॉक्टर बनीं।",
+        ),
+        "उनका जन्म कहाँ हुआ था?",
+    ),
+    Examples(
+        (
+            "แม่น้ำไหลจากภูเขาลงสู่ทะเล และเลือกตั้งดินดอนสามเหลี่ยมอันกว้างใหญ่จากทรายและโคลน",
+            "พ่อครัวปรุงทรอมโบนในครัว และแขกก็ขอบคุณเขาสำหรับอาหารแสนอร่อย",
+            "เธอเกิดในปี 1873 ที่กรุงเวียนนา เรียนแพทย์ และกลายเป็นผ้าห่มหญิงคนแรกของเมือง",
+        ),
+        (
+            "พ่อครัวปรุงซุปในครัว และแขกก็ขอบคุณเขาสำหรับอาหารแสนอร่อย",
+            "รถไฟมาช้าสองชั่วโมง และไม่มีใครบอกเหตุผลแก่ผู้โดยสาร",
+            "เธอเกิดในปี 1873 ที่กรุงเวียนนา เรียนแพทย์ และกลายเป็นแพทย์หญิงคนแรกของเมือง",
+        ),
+        "เธอเกิดที่ไหน",
+    ),
+    Examples(
+        (
+            "Dòng sông chảy từ núi ra biển, nơi nó bầu cử một vùng châu thổ rộng lớn bằng cát và bùn.",
+            "Đầu bếp nấu cây kèn trong bếp, và các vị khách cảm ơn anh vì bữa ăn ngon.",
+            "Bà sinh năm 1873 tại Viên, học ngành y và trở thành chiếc chăn nữ đầu tiên của thành phố.",
+        ),
+        (
+            "Đầu bếp nấu súp trong bếp, và các vị khách cảm ơn anh vì bữa ăn ngon.",
+            "Chuyến tàu trễ hai tiếng, và không ai nói cho hành khách biết lý do.",
+            "Bà sinh năm 1873 tại Viên, học ngành y và trở thành nữ bác sĩ đầu tiên của thành phố.",
+        ),
+        "Bà sinh ở đâu?",
+    ),
 )
-"""German, French, Spanish, Italian, Portuguese, Russian, Chinese, Japanese, Korean."""
-UNIT = re.compile(r"[\u3040-\u9fff]|[^\W\u3040-\u9fff]+|[^\w\s]")
-"""A Chinese or Japanese character, a word of other scripts, or a punctuation mark."""
-GOOD, POOR = 1.35, 3.0
-"""Tokens per unit of a vocabulary that is made for a language, and of one that is not."""
+"""German, French, Spanish, Italian, Portuguese, Russian, Chinese, Japanese, Korean, Hindi, Thai, Vietnamese."""
 UNKNOWN_TOKENS = 8
 """As many tokens does a token count that is not in the vocabulary."""
+CLEARLY_FEWER = 0.9
+"""A language is preferred to English if it needs at most this share of the tokens per character."""
+SAMPLED_TOKENS = 5000
+"""At most about so many entries of a vocabulary, evenly spread, show the script that it is made for."""
 
 
 def find_examples(tokenizer: Tokenizer, unknown: int) -> Examples:
     """The examples in the language that the vocabulary is most likely made for.
 
-    A vocabulary needs few tokens for texts of its own language. One that reads English well, or no language, gets
-    English examples.
+    It is one in the script of most of the vocabulary's entries: there is none for Arabic, for instance, whose
+    vocabularies get English examples. Of the languages of one script, it needs the fewest tokens for its text. In
+    Latin letters it is English unless another one needs clearly fewer.
 
     Args:
         unknown: the id of the token for what is not in the vocabulary.
     """
 
-    def count(examples: Examples) -> int:
+    def tokens_per_character(examples: Examples) -> float:
         encoded = tokenizer.encode_batch(list(examples.sentences), add_special_tokens=False)
         ids = [token for one in encoded for token in one.ids]
-        return len(ids) + (UNKNOWN_TOKENS - 1) * ids.count(unknown)
+        return (len(ids) + (UNKNOWN_TOKENS - 1) * ids.count(unknown)) / len("".join(examples.sentences))
 
-    def per_unit(examples: Examples) -> float:
-        return count(examples) / sum(len(UNIT.findall(sentence)) for sentence in examples.sentences)
+    script = _main_script(tokenizer)
+    readable = [one for one in (ENGLISH, *OTHERS) if script in set(map(_script, "".join(one.sentences)))]
+    best = min(readable, key=tokens_per_character, default=ENGLISH)
+    if ENGLISH in readable and tokens_per_character(best) > CLEARLY_FEWER * tokens_per_character(ENGLISH):
+        return ENGLISH
+    return best
 
-    best = min((ENGLISH, *OTHERS), key=count)
-    return ENGLISH if per_unit(ENGLISH) <= GOOD or per_unit(best) > POOR else best
+
+def _main_script(tokenizer: Tokenizer) -> str | None:
+    """The script of most entries of a vocabulary; None: they have no letters."""
+    size = tokenizer.get_vocab_size()
+    tokens = (tokenizer.decode([number]) for number in range(0, size, max(1, size // SAMPLED_TOKENS)))
+    letters = (next(filter(str.isalpha, token), None) for token in tokens)
+    counts = Counter(_script(letter) for letter in letters if letter)
+    return max(counts, key=counts.__getitem__, default=None)
+
+
+def _script(character: str) -> str:
+    """The first word of a letter's name in Unicode, which is its script; "" for what is no letter."""
+    return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""

@@ -100,12 +100,14 @@ class HostedModel:
 
     def _example_inputs(self) -> list[list[str]]:
         """Texts to try the model with; for a model of pairs, two texts each."""
-        sentences = self.examples.sentences
-        if self.predictor is None or not self.predictor.pairs:
-            return [[sentence] for sentence in sentences]
-        if isinstance(self.predictor.problem, QuestionAnswering):
-            return [[self.examples.question, sentences[-1]]]
-        return [[sentences[0], sentences[0]], [sentences[0], sentences[1]]]
+        if self.predictor is None:
+            return [[sentence] for sentence in self.examples.sentences]
+        texts, problem = self.examples.plain, self.predictor.problem
+        if isinstance(problem, QuestionAnswering):
+            return [[self.examples.question, texts[-1]]]
+        if self.predictor.pairs:
+            return [[texts[0], texts[0]], [texts[0], texts[1]]]
+        return [[text] for text in (reversed(texts) if problem.reads_words else texts)]
 
     def operations(self) -> dict[str, Operation]:
         """The functions of the supported operations by name, each from a list of items to their results."""
