@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from small_finetuning import COUNT, write_finetuning, write_table
 
 from electra.errors import CheckpointError, DataError
-from electra.finetuning.compare import compare_finetunings
+from electra.finetuning.compare import Difference, compare_finetunings
 
 
 @pytest.fixture
@@ -18,16 +19,16 @@ def table(tmp_path: Path) -> Path:
 def test_a_clear_difference_is_significant(table: Path, tmp_path: Path) -> None:
     worse = write_finetuning(tmp_path / "worse", table, range(80), range(60))
     actual = compare_finetunings(worse, write_finetuning(tmp_path / "better", table, range(20)))
-    assert (actual.first, actual.second) == (pytest.approx(0.65), pytest.approx(0.9))
-    assert actual.interval[0] > 0.15 and actual.interval[1] < 0.35 and actual.probability < 0.01
-    assert actual.seeds == (2, 1) and actual.deviations == (pytest.approx(0.0707, abs=1e-4), None)
+    assert (actual.dev.first, actual.dev.second) == (pytest.approx(0.65), pytest.approx(0.9))
+    assert actual.dev.interval[0] > 0.15 and actual.dev.interval[1] < 0.35 and actual.dev.probability < 0.01
+    assert actual.seeds == (2, 1) and actual.dev.deviations == (pytest.approx(0.0707, abs=1e-4), None)
 
 
 def test_a_small_difference_is_not_significant(table: Path, tmp_path: Path) -> None:
     one = write_finetuning(tmp_path / "one", table, range(40))
     actual = compare_finetunings(one, write_finetuning(tmp_path / "two", table, range(20, 56)))
-    assert actual.second - actual.first == pytest.approx(0.02)
-    assert actual.interval[0] < 0 < actual.interval[1] and actual.probability > 0.3
+    assert actual.dev.second - actual.dev.first == pytest.approx(0.02)
+    assert actual.dev.interval[0] < 0 < actual.dev.interval[1] and actual.dev.probability > 0.3
 
 
 def test_the_interval_is_that_of_the_paired_difference(table: Path, tmp_path: Path) -> None:
@@ -36,20 +37,55 @@ def test_the_interval_is_that_of_the_paired_difference(table: Path, tmp_path: Pa
         write_finetuning(tmp_path / "one", table, range(90)), write_finetuning(tmp_path / "two", table, range(100))
     )
     deviation = (0.05 * 0.95 / COUNT) ** 0.5  # of the fraction 10 / 200
-    assert actual.interval == pytest.approx((-0.05 - 1.96 * deviation, -0.05 + 1.96 * deviation), abs=0.008)
+    assert actual.dev.interval == pytest.approx((-0.05 - 1.96 * deviation, -0.05 + 1.96 * deviation), abs=0.008)
 
 
-def test_other_splits_and_failed_seeds_are_told(table: Path, tmp_path: Path) -> None:
-    one, two = (write_finetuning(tmp_path / name / "out", table, range(9), range(5)) for name in ("a", "b"))
-    for folder, values in ((one, (0.5, 0.7)), (two, (0.8, 0.9))):
-        results = json.loads((folder / "results.json").read_text())
-        for seed, value in zip(results["seeds"], values, strict=True):
-            seed["others"] = {"test": {"accuracy": value, "macro_f1": 0.1}, "extra": {}}
-        results["seeds"][0]["failed"] = "it predicts one label" if folder == two else None
-        (folder / "results.json").write_text(json.dumps(results))
+def evaluate_on_test(folder: Path, *values: float) -> None:
+    """Give each seed a metric on test, and the predictions for dev as those for test."""
+    results = json.loads((folder / "results.json").read_text())
+    for seed, value in zip(results["seeds"], values, strict=True):
+        seed["others"] = {"test": {"accuracy": value, "macro_f1": 0.1}, "extra": {}}
+        of_seed = folder / f"seed-{seed['seed']}"
+        (of_seed / "test.jsonl").write_text((of_seed / "dev.jsonl").read_text())
+    (folder / "results.json").write_text(json.dumps(results))
+
+
+def test_other_splits_are_compared_as_dev_is(table: Path, tmp_path: Path) -> None:
+    (table / "test.csv").write_text((table / "dev.csv").read_text())
+    worse = write_finetuning(tmp_path / "a", table, range(80), range(60))
+    better = write_finetuning(tmp_path / "b", table, range(20))
+    evaluate_on_test(worse, 0.6, 0.7)
+    evaluate_on_test(better, 0.9)
+    actual = compare_finetunings(worse, better, resamples=50)
+    assert actual.others == {"test": actual.dev} and actual.dev.interval is not None
+
+
+@pytest.mark.parametrize("old", ["predictions", "data"])
+def test_without_predictions_of_a_split_it_has_means_only(
+    table: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, old: str
+) -> None:
+    (table / "test.csv").write_text((table / "dev.csv").read_text())
+    one, two = (write_finetuning(tmp_path / name, table, range(9), range(5)) for name in ("a", "b"))
+    evaluate_on_test(one, 0.5, 0.7)
+    evaluate_on_test(two, 0.8, 0.9)
+    if old == "predictions":
+        (two / "seed-1" / "test.jsonl").unlink()
+    else:
+        (table / "test.csv").write_text((table / "dev.csv").read_text().replace("text 7,no", "text 7,yes"))
     actual = compare_finetunings(one, two, resamples=20)
-    assert actual.names == ("a out", "b out") and actual.failed == (0, 1)
-    assert actual.others == {"test": (pytest.approx(0.6), pytest.approx(0.85))}
+    assert actual.dev.interval is not None
+    assert actual.others == {"test": Difference(pytest.approx(0.6), pytest.approx(0.85), (ANY, ANY))}
+    said = {"predictions": "seed-1/test.jsonl is missing", "data": "the data has changed"}[old]
+    assert "the difference on test has no interval: " in caplog.text and said in caplog.text
+
+
+def test_failed_seeds_are_counted(table: Path, tmp_path: Path) -> None:
+    one, two = (write_finetuning(tmp_path / name / "out", table, range(9), range(5)) for name in ("a", "b"))
+    results = json.loads((two / "results.json").read_text())
+    results["seeds"][0]["failed"] = "it predicts one label"
+    (two / "results.json").write_text(json.dumps(results))
+    actual = compare_finetunings(one, two, resamples=20)
+    assert actual.names == ("a out", "b out") and actual.failed == (0, 1) and actual.others == {}
 
 
 def test_the_same_seed_gives_the_same_result(table: Path, tmp_path: Path) -> None:
@@ -81,7 +117,7 @@ def test_moved_data_is_given_by_its_path(table: Path, tmp_path: Path) -> None:
     moved = table.rename(tmp_path / "moved")
     with pytest.raises(CheckpointError, match=r"does not exist; give its new place: --data PATH"):
         compare_finetunings(*folders)
-    assert compare_finetunings(*folders, data=moved).first == pytest.approx(0.9)
+    assert compare_finetunings(*folders, data=moved).dev.first == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("change", [("text 7,no", "text 7,yes"), ("text 7,", "another text,")])

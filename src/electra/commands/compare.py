@@ -1,4 +1,4 @@
-"""`electra compare`: is one fine-tuning better than another? A paired bootstrap over the dev examples."""
+"""`electra compare`: is one fine-tuning better than another? A paired bootstrap over the examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from electra.config import NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
-    from electra.finetuning.compare import Comparison
+    from electra.finetuning.compare import Comparison, Difference
 
 
 @dataclass(frozen=True)
@@ -51,31 +51,39 @@ class ComparisonResult:
             "", f"{result.metric} on dev", *(f"on {split}" for split in result.others), "seeds",
             "standard deviation over seeds", *failed,
         )  # fmt: skip
-        for side, value in enumerate((result.first, result.second)):
-            deviation = result.deviations[side]
+        splits = [result.dev, *result.others.values()]
+        for side, name in enumerate(("first", "second")):
+            deviation = result.dev.deviations[side]
             table.add_row(
-                f"{('first', 'second')[side]}: {result.names[side]}", f"{value:.4f}",
-                *(f"{means[side]:.4f}" for means in result.others.values()), str(result.seeds[side]),
-                "–" if deviation is None else f"{deviation:.4f}",
+                f"{name}: {result.names[side]}", *(f"{getattr(split, name):.4f}" for split in splits),
+                str(result.seeds[side]), "–" if deviation is None else f"{deviation:.4f}",
                 *([str(result.failed[side])] if failed else []),
             )  # fmt: skip
-        low, high = result.interval
-        verdict = "significant" if result.probability < 0.05 else "not significant"
-        line = f"second - first: {result.second - result.first:+.4f}, 95% interval {low:+.4f} to {high:+.4f}"
-        lines = [f"{line}, p = {result.probability:.3f} ({verdict}; {result.examples:,} examples)"]
-        lines += [
-            f"on {split}: {means[1] - means[0]:+.4f} (means over the seeds; the interval above is of dev)"
-            for split, means in result.others.items()
-        ]
+        lines = [f"second - first: {_describe(result.dev)}"]
+        lines += [f"on {split}: {_describe(difference)}" for split, difference in result.others.items()]
         if any(result.failed):
-            lines.append("failed seeds are in the means; results.json says why they failed")
+            lines.append("failed seeds are included in the means; results.json says why they failed")
         if min(result.seeds) < 3:
             lines.append("with fewer than three seeds, the variation over seeds is unknown")
         return Group(table, *lines)
 
 
+def _describe(difference: Difference) -> str:
+    """A difference and, if the predictions are known, its interval and whether it is significant."""
+    value = f"{difference.second - difference.first:+.4f}"
+    if difference.interval is None or difference.probability is None:
+        return f"{value} (means over the seeds, without an interval)"
+    low, high = difference.interval
+    verdict = "significant" if difference.probability < 0.05 else "not significant"
+    return (
+        f"{value}, 95% interval {low:+.4f} to {high:+.4f}, p = {difference.probability:.3f} ({verdict}; "
+        f"{difference.examples:,} examples)"
+    )
+
+
 def run(config: CompareConfig) -> ComparisonResult:
-    """Compare two fine-tunings of one task on the same dev examples: paired bootstrap of the mean over seeds.
+    """Compare two fine-tunings of one task on the same examples of dev and test: paired bootstrap of the mean over
+    seeds.
 
     Examples:
         electra compare OUT-SMALL OUT-BASE

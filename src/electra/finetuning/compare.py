@@ -1,4 +1,4 @@
-"""Comparison of two fine-tunings of one task: paired bootstrap over the examples of dev."""
+"""Comparison of two fine-tunings of one task: paired bootstrap over the examples of dev, test and so on."""
 
 import json
 import logging
@@ -23,46 +23,64 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The metric of two fine-tunings, and their difference.
+class Difference:
+    """The metric of two fine-tunings on one split, and their difference.
 
     Attributes:
-        metric: its name; the values are means over the seeds.
-        interval: the 95% interval of the difference, second - first.
+        first, second: means over the seeds.
+        deviations: the standard deviation over the seeds of each; None for a single seed.
+        interval: the 95% interval of the difference, second - first. It and the next two are None if the predictions
+            of the seeds are not known.
         probability: the two-sided p-value: how often a difference of this size comes from the choice of examples
             alone.
-        seeds: the number of seeds of each.
-        deviations: the standard deviation over the seeds of each; None for a single seed.
-        names: of the two fine-tunings: the ends of their paths that differ.
-        failed: the number of seeds of each that count as failed.
-        others: the means of both on further splits with answers, such as test, by split.
+        examples: their number.
     """
 
-    metric: str
     first: float
     second: float
-    interval: tuple[float, float]
-    probability: float
-    examples: int
-    seeds: tuple[int, int]
     deviations: tuple[float | None, float | None]
-    names: tuple[str, str]
-    failed: tuple[int, int]
-    others: dict[str, tuple[float, float]]
+    interval: tuple[float, float] | None = None
+    probability: float | None = None
+    examples: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "metric": self.metric, "first": self.first, "second": self.second,
-            "difference": self.second - self.first, "interval": self.interval, "p": self.probability,
-            "examples": self.examples, "seeds": self.seeds, "standard_deviations": self.deviations,
-            "names": self.names, "failed": self.failed, "others": self.others,
+            "first": self.first, "second": self.second, "difference": self.second - self.first,
+            "interval": self.interval, "p": self.probability, "examples": self.examples,
+            "standard_deviations": self.deviations,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two fine-tunings on dev, and on further splits with answers.
+
+    Attributes:
+        metric: the name of the metric.
+        seeds: the number of seeds of each.
+        names: of the two fine-tunings: the ends of their paths that differ.
+        failed: the number of seeds of each that count as failed.
+        others: the further splits that all seeds were evaluated on, such as test.
+    """
+
+    metric: str
+    dev: Difference
+    seeds: tuple[int, int]
+    names: tuple[str, str]
+    failed: tuple[int, int]
+    others: dict[str, Difference]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "metric": self.metric, **self.dev.as_json(), "seeds": self.seeds, "names": self.names,
+            "failed": self.failed, "others": {split: one.as_json() for split, one in self.others.items()},
         }  # fmt: skip
 
 
 def compare_finetunings(
     first: Path, second: Path, *, data: Path | None = None, resamples: int = 1000, seed: int = 0
 ) -> Comparison:
-    """Compare two fine-tunings by their predictions for the same examples of dev.
+    """Compare two fine-tunings by their predictions for the same examples of dev, and of splits such as test.
 
     Args:
         first, second: folders that `electra finetune` wrote.
@@ -70,22 +88,50 @@ def compare_finetunings(
 
     Raises:
         CheckpointError: a folder is no fine-tuning, or the two have different tasks or data.
-        DataError: the data has changed since.
+        DataError: the dev data has changed since.
     """
-    task = _load_common_task(first, second, data)
-    examples, problem = task.splits[DEV], task.problem
+    task, folders = _load_common_task(first, second, data), (first, second)
+    one, other = (read_json(folder / "results.json")["seeds"] for folder in folders)
+    metric, names = task.problem.metric, display_names([first, second])
+
+    def on_split(split: str) -> Difference:
+        return _paired_bootstrap(task, split, folders, resamples=resamples, seed=seed)
+
+    dev, others = on_split(DEV), {}
+    for split, means in _common_splits(one, other, metric).items():
+        try:
+            others[split] = on_split(split)
+        except (CheckpointError, DataError) as error:
+            logger.warning("the difference on %s has no interval: %s", split, error)
+            others[split] = means
+    return Comparison(
+        metric, dev, seeds=(len(one), len(other)), names=(names[0], names[1]),
+        failed=(_count_failed(one), _count_failed(other)), others=others,
+    )  # fmt: skip
+
+
+def _paired_bootstrap(
+    task: Task, split: str, folders: tuple[Path, Path], *, resamples: int, seed: int
+) -> Difference:
+    """The difference on a split, whose examples are drawn again for its interval: the same ones for both.
+
+    Raises:
+        CheckpointError: predictions are missing.
+        DataError: they are of other examples.
+    """
+    examples, problem = task.splits.get(split, ()), task.problem
     known = json.loads(json.dumps([problem.describe_example(example) for example in examples]))
-    sides = [_read_predictions(folder, known) for folder in (first, second)]
-    one, other = (read_json(folder / "results.json")["seeds"] for folder in (first, second))
-    metric = problem.metric
+    sides = [_read_predictions(folder, split, known) for folder in folders]
 
     def scores(runs: list[list[Prediction]], indices: list[int]) -> list[float]:
         """The metric of each seed on some examples."""
         sample = [examples[i] for i in indices]
-        return [problem.compute_metrics(sample, [predictions[i] for i in indices])[metric] for predictions in runs]
+        return [
+            problem.compute_metrics(sample, [predictions[i] for i in indices])[problem.metric]
+            for predictions in runs
+        ]
 
-    values = [scores(runs, list(range(len(examples)))) for runs in sides]
-    means = [statistics.mean(of_seeds) for of_seeds in values]
+    means = _means(*(scores(runs, list(range(len(examples)))) for runs in sides))
     rng = np.random.default_rng(seed)
     differences = np.empty(resamples)
     for number in range(resamples):
@@ -94,17 +140,20 @@ def compare_finetunings(
         differences[number] = second_mean - first_mean
         done = number + 1
         if done % 10 == 0:
-            logger.info("%s of %s resamples", done, resamples, extra={"progress": (done, resamples)})
-    observed, names = means[1] - means[0], display_names([first, second])
+            logger.info("%s: %s of %s resamples", split, done, resamples, extra={"progress": (done, resamples)})
     # Resampled differences vary around the observed one as they would vary around 0 under the null hypothesis.
-    at_least_as_large = int((np.abs(differences - differences.mean()) >= abs(observed)).sum())
-    deviations = [statistics.stdev(of_seeds) if len(of_seeds) > 1 else None for of_seeds in values]
-    return Comparison(
-        metric, means[0], means[1], percentile_interval(differences), (at_least_as_large + 1) / (resamples + 1),
-        len(examples), (len(values[0]), len(values[1])), (deviations[0], deviations[1]),
-        names=(names[0], names[1]), failed=(_count_failed(one), _count_failed(other)),
-        others=_common_splits(one, other, metric),
+    deviations = np.abs(differences - differences.mean())
+    at_least_as_large = int((deviations >= abs(means.second - means.first)).sum())
+    return replace(
+        means, interval=percentile_interval(differences), probability=(at_least_as_large + 1) / (resamples + 1),
+        examples=len(examples),
     )  # fmt: skip
+
+
+def _means(first: list[float], second: list[float]) -> Difference:
+    """The difference of the means over the seeds, without an interval."""
+    one, other = (statistics.stdev(values) if len(values) > 1 else None for values in (first, second))
+    return Difference(statistics.mean(first), statistics.mean(second), (one, other))
 
 
 def _count_failed(seeds: list[dict[str, Any]]) -> int:
@@ -113,14 +162,13 @@ def _count_failed(seeds: list[dict[str, Any]]) -> int:
 
 def _common_splits(
     first: list[dict[str, Any]], second: list[dict[str, Any]], metric: str
-) -> dict[str, tuple[float, float]]:
+) -> dict[str, Difference]:
     """The means over the seeds of both on the splits that every seed was evaluated on, besides dev."""
     sides = [[seed.get("others", {}) for seed in seeds] for seeds in (first, second)]
     splits = [
         split for split in sides[0][0] if all(metric in seed.get(split, {}) for side in sides for seed in side)
     ]
-    means = [{split: statistics.mean(seed[split][metric] for seed in side) for split in splits} for side in sides]
-    return {split: (means[0][split], means[1][split]) for split in splits}
+    return {split: _means(*([seed[split][metric] for seed in side] for side in sides)) for split in splits}
 
 
 def _load_common_task(first: Path, second: Path, data: Path | None) -> Task:
@@ -148,8 +196,8 @@ def _load_common_task(first: Path, second: Path, data: Path | None) -> Task:
     return one
 
 
-def _read_predictions(folder: Path, known: list[dict[str, Any]]) -> list[list[Prediction]]:
-    """The predictions of each seed for dev.
+def _read_predictions(folder: Path, split: str, known: list[dict[str, Any]]) -> list[list[Prediction]]:
+    """The predictions of each seed for a split.
 
     Args:
         known: the texts and labels of the examples as they are now; the predictions are stored with those of then.
@@ -159,7 +207,7 @@ def _read_predictions(folder: Path, known: list[dict[str, Any]]) -> list[list[Pr
         DataError: they are of other examples.
     """
     seeds = [seed["seed"] for seed in read_json(folder / "results.json")["seeds"]]
-    files = [folder / f"seed-{seed}" / f"{DEV}.jsonl" for seed in seeds]
+    files = [folder / f"seed-{seed}" / f"{split}.jsonl" for seed in seeds]
     if missing := [path for path in files if not path.is_file()]:
         raise CheckpointError(f"{missing[0]} is missing; run the fine-tuning again")
     runs = []
