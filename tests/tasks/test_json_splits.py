@@ -73,10 +73,31 @@ def test_settings_of_tables_are_refused(tmp_path: Path) -> None:
         read(tmp_path, CLINC, kind="pair")
 
 
-def test_a_folder_with_a_file_for_each_label_has_a_hint(tmp_path: Path) -> None:
-    for name in ("rt-polarity.pos", "rt-polarity.neg"):
+def test_a_folder_with_such_a_file_has_a_hint(tmp_path: Path) -> None:
+    for name in ("data_small.json", "data_full.json"):
+        (tmp_path / name).write_text(json.dumps(CLINC))
+    with pytest.raises(
+        DataError, match=r"no training file; .*given itself: --data .*data_full\.json\. Or name one"
+    ):
+        tasks.get("classification").load_task("clinc", DataConfig(path=tmp_path), HeadConfig())
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["rt-polarity.neg", "rt-polarity.pos"],
+        ["subj.objective", "subj.subjective"],
+        ["TREC_10.label", "train_5500.label"],
+        ["sentiment-train"],
+        ["binary/sentiment-train"],
+        ["SICK_train.txt"],
+    ],
+)
+def test_a_folder_of_senteval_has_a_hint(files: list[str], tmp_path: Path) -> None:
+    for name in (*files, "notes.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("a text\n")
     with pytest.raises(
-        DataError, match=r"a file for each label \(rt-polarity.pos, rt-polarity.neg\), as in SentEval"
+        DataError, match=rf"no training file, but {', '.join(files)}, as in SentEval; .*\(Other layouts\)"
     ):
         tasks.get("classification").load_task("mr", DataConfig(path=tmp_path), HeadConfig())

@@ -241,6 +241,47 @@ def test_scores_of_pairs_by_named_columns(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+@pytest.mark.parametrize(
+    "header", ["genre\tid\tscore\tsentence1\tsentence2", "genre\tid\tlabel\tPremise\tHypothesis"]
+)
+def test_a_usual_pair_of_columns_is_read_as_one(kind: str, header: str, tmp_path: Path) -> None:
+    """KorSTS has such columns."""
+    for split in ("train", "dev"):
+        (tmp_path / f"sts-{split}.tsv").write_text(f"{header}\n" + "news\t1\t2\tx\ty\nnews\t2\t3\tv\tw\n" * 9)
+    files = {split: tmp_path / f"sts-{split}.tsv" for split in ("train", "dev")}
+    actual = read(kind, files)
+    first, second = header.split("\t")[-2:]
+    assert actual.problem.takes_pairs
+    assert {(one.first, one.second) for one in actual.splits["dev"]} == {("x", "y"), ("v", "w")}
+    assert any(
+        f"train: columns {first!r}, {second!r}" in note and "pairs of texts" in note for note in actual.notes
+    )
+
+    one = read(kind, files, text=first)
+    assert not one.problem.takes_pairs and {example.second for example in one.splits["train"]} == {None}
+    assert any(f"{second!r} is not read (--data.pair {second} reads it" in note for note in one.notes)
+
+
+def test_a_second_column_is_only_read_with_its_first(tmp_path: Path) -> None:
+    rows = "text,sentence1,sentence2,,label\n" + "a,b,c,d,x\ne,f,g,h,y\n" * 5
+    actual = read_texts("classification", tmp_path, train=rows)
+    assert {(one.first, one.second) for one in actual.splits["train"]} == {("a", None), ("e", None)}
+
+
+def test_the_training_file_decides_about_pairs(tmp_path: Path) -> None:
+    one, two = "sentence1,label\n" + "a,x\nb,y\n" * 5, "sentence1,sentence2,label\n" + "a,c,x\nb,d,y\n" * 5
+    actual = read_texts("classification", tmp_path, train=one, dev=two)
+    assert {example.second for examples in actual.splits.values() for example in examples} == {None}
+    with pytest.raises(DataError, match=r"dev\.csv: there is no column with a usual name for --data\.pair"):
+        read_texts("classification", tmp_path, train=two, dev=one)
+    (tmp_path / "other.csv").write_text(two)
+    (tmp_path / "train.csv").rename(tmp_path / "first.csv")
+    (tmp_path / "first.csv").write_text(one)
+    actual = read("classification", {"dev": tmp_path / "other.csv", "train": tmp_path / "first.csv"})
+    assert not actual.problem.takes_pairs
+
+
 def test_labels_of_the_test_split_are_optional(tmp_path: Path) -> None:
     for test, expected in (
         ("text,label\na,no\n", [0]),

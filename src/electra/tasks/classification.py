@@ -107,12 +107,17 @@ class PairClassification(Classification):
 
 
 def load_labeled_table(
-    problem_class: type[Classification], name: str, data: DataConfig, head: HeadConfig, *, pairs: bool = False
+    problem_class: type[Classification],
+    name: str,
+    data: DataConfig,
+    head: HeadConfig,
+    *,
+    pairs: bool | None = None,
 ) -> Task:
     """Load the task of a table with one label per row.
 
     Args:
-        pairs: the rows have two texts, even if no column is named for the second one.
+        pairs: as in `read_table`.
     """
     table = read_table(data, pairs=pairs)
     train = table.splits["train"]

@@ -28,7 +28,8 @@ class DataConfig:
     text: str | None = None
     """Column of the text."""
     pair: str | None = None
-    """Column of the second text."""
+    """Column of the second text. Default: if no column of a text is named, the other one of a usual pair, such as
+    sentence1 and sentence2. For kind pair, a column with a usual name."""
     label: str | None = None
     """Column of the label. In tagged text, columns are numbers from 0. For CoNLL-U: upos, xpos or feats."""
     separator: str = ","

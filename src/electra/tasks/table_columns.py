@@ -10,21 +10,29 @@ TEXT_COLUMNS = ("text", "sentence", "sentence1", "premise", "question", "review"
 PAIR_COLUMNS = ("sentence2", "hypothesis", "second", "text_pair", "answer", "context")
 LABEL_COLUMNS = ("label", "labels", "class", "category", "score", "rating", "stars", "target")
 """Usual names, in order of preference."""
+USUAL_PAIRS = {"sentence1": "sentence2", "premise": "hypothesis", "first": "second", "text": "text_pair"}
+"""Names that belong together: a table that has both has pairs of texts."""
 
 
 def find_columns(
-    path: Path, names: Sequence[str], data: DataConfig, *, pairs: bool, needs_label: bool
+    path: Path, names: Sequence[str], data: DataConfig, *, pairs: bool | None, needs_label: bool
 ) -> tuple[str, str | None, str | None]:
     """Return the columns of the text, the second text (None: there are no pairs) and the label (None: not there).
 
     Args:
         names: all columns of the file.
+        pairs: whether the rows have two texts. None: if a second column is named, or no column of a text is and
+            the usual names are a pair.
 
     Raises:
         DataError: a column is missing.
     """
+    second = data.pair
+    if pairs is not False and second is None and data.text is None:
+        second = _usual_second([name for name in names if name != data.label])
+    pairs = second is not None if pairs is None else pairs
     text, pair = find_text_columns(
-        path, names, data.text, data.pair, pairs=pairs, label=data.label, usual=(TEXT_COLUMNS, PAIR_COLUMNS)
+        path, names, data.text, second, pairs=pairs, label=data.label, usual=(TEXT_COLUMNS, PAIR_COLUMNS)
     )
     rest = [name for name in names if name not in (text, pair)]
     if not needs_label and not (data.label in rest if data.label else _first_usual(rest, LABEL_COLUMNS)):
@@ -91,3 +99,9 @@ def _find(
 
 def _first_usual(names: Sequence[str], usual: Sequence[str]) -> str | None:
     return next((name for one in usual for name in names if name.lower() == one), None)
+
+
+def _usual_second(names: Sequence[str]) -> str | None:
+    """Return the column that is a pair with the column of the text, by their names."""
+    first = (_first_usual(names, TEXT_COLUMNS) or "").lower()
+    return _first_usual(names, [USUAL_PAIRS[first]]) if first in USUAL_PAIRS else None

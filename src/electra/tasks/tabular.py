@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.errors import DataError, did_you_mean
+from electra.errors import DataError, did_you_mean, for_caller
 from electra.readers.base import known_endings
 from electra.readers.read import is_table, read_records
 from electra.tasks import json_splits
 from electra.tasks.base import Task
 from electra.tasks.config import DataConfig
 from electra.tasks.subsampling import stratified_split, stratify
-from electra.tasks.table_columns import find_columns
+from electra.tasks.table_columns import PAIR_COLUMNS, find_columns
 from electra.tasks.texts import SHOWN_LABELS, TextExample, TextProblem
 
 MAX_LABELS = 1000
@@ -25,6 +25,11 @@ SPLIT_NAMES = {
     "test": ("test",),
 }
 """The first or the last word of the name of a split's file, as in train.csv and sts-train.tsv."""
+SENTEVAL_FILES = (
+    "*.pos", "*.neg", "*.objective", "*.subjective", "*.label", "sentiment-train", "*/sentiment-train",
+    "SICK_train.txt",
+)  # fmt: skip
+"""Files of SentEval's tasks, which are no tables by their names."""
 SPLIT_SEED = 0
 """Seed of the dev split that is taken from train: the same for all runs."""
 
@@ -59,11 +64,11 @@ class Table:
         return self.splits["train"][0].second is not None
 
 
-def read_table(data: DataConfig, *, pairs: bool = False) -> Table:
+def read_table(data: DataConfig, *, pairs: bool | None = None) -> Table:
     """Return the rows of all files of a task.
 
     Args:
-        pairs: the rows have two texts, even if no column is named for the second one.
+        pairs: whether the rows have two texts. None: if the columns of the training file have such names.
 
     Raises:
         DataError: a file, a column or a text cannot be used; the first one is named.
@@ -72,14 +77,16 @@ def read_table(data: DataConfig, *, pairs: bool = False) -> Table:
     if data.path is not None and data.path.is_file() and data.path.suffix == json_splits.SUFFIX:
         return _read_json(data.path, data, pairs=pairs)
     files = find_files(data)
-    splits = {split: list(_read_rows(path, data, split, notes, pairs=pairs)) for split, path in files.items()}
-    for split, path in files.items():
-        if not splits[split]:
-            raise DataError(f"{path}: the file has no rows")
+    splits: dict[str, list[TableRow]] = {}
+    for split in sorted(files, key=list(SPLIT_NAMES).index):  # train first, which decides about pairs
+        rows = splits[split] = list(_read_rows(files[split], data, split, notes, pairs=pairs))
+        if not rows:
+            raise DataError(f"{files[split]}: the file has no rows")
+        pairs = rows[0].second is not None
     return Table(splits, tuple(notes))
 
 
-def _read_json(path: Path, data: DataConfig, *, pairs: bool) -> Table:
+def _read_json(path: Path, data: DataConfig, *, pairs: bool | None) -> Table:
     """Return the rows of a task in one .json file.
 
     Raises:
@@ -165,16 +172,20 @@ def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> 
                 raise DataError(f"data.{split}: there is no file {folder / name}")
             files[split] = folder / name
     if "train" not in files:
-        if path.is_dir() and (one := next(path.glob("*.pos"), None)) and one.with_suffix(".neg").is_file():
-            raise DataError(
-                f"{path}: there is no training file, but a file for each label ({one.name}, {one.stem}.neg), as "
-                "in SentEval; docs/guides/finetuning.md (Other layouts) makes a table of them"
-            )
-        raise DataError(
-            f"{path}: there is no training file; name one train.csv, or choose the files with --data.train FILE, "
-            f"--data.dev FILE and --data.test FILE ({known_endings(tables=True)})"
-        )
+        raise DataError(f"{path}: there is no training file{_hint_for_layout(path)}")
     return files
+
+
+def _hint_for_layout(folder: Path) -> str:
+    """Return what to do with a folder that has no training file, as the end of a sentence."""
+    if found := sorted(path for pattern in SENTEVAL_FILES for path in folder.glob(pattern)):
+        listed = ", ".join(path.relative_to(folder).as_posix() for path in found[:3])
+        return f", but {listed}, as in SentEval; docs/guides/finetuning.md (Other layouts) makes a table of it"
+    whole = min(folder.glob(f"*{json_splits.SUFFIX}"), default=None)
+    return (f"; a file with all splits, as CLINC150's, is given itself: --data {whole}. Or" if whole else ";") + (
+        " name one train.csv, or choose the files with --data.train FILE, --data.dev FILE and --data.test FILE "
+        f"({known_endings(tables=True)})"
+    )
 
 
 def order_labels(labels: Sequence[str], file: str) -> tuple[str, ...]:
@@ -218,20 +229,30 @@ def file_of(rows: Sequence[TableRow]) -> str:
     return rows[0].place.rpartition(":")[0]
 
 
-def _read_rows(path: Path, data: DataConfig, split: str, notes: list[str], *, pairs: bool) -> Iterator[TableRow]:
+def _read_rows(
+    path: Path, data: DataConfig, split: str, notes: list[str], *, pairs: bool | None
+) -> Iterator[TableRow]:
     """Yield the rows of a file. Rows of the test split may lack the label. `notes` gets the columns used."""
     columns: tuple[str, str | None, str | None] | None = None
     for line, record in read_records(path):
         if columns is None:
-            columns = find_columns(
-                path, list(record), data, pairs=pairs or data.pair is not None, needs_label=split != "test"
-            )
-            notes.append(f"{split}: columns {', '.join(repr(name) for name in columns if name)}")
+            columns = find_columns(path, list(record), data, pairs=pairs, needs_label=split != "test")
+            notes.append(f"{split}: {_describe_columns(columns, list(record))}")
         text, pair, label = columns
         place = f"{path}:{line}"
         first = _check_text(record.get(text), place, text)
         second = None if pair is None else _check_text(record.get(pair), place, pair)
         yield TableRow(place, first, second, None if label is None else record.get(label))
+
+
+def _describe_columns(columns: tuple[str, str | None, str | None], names: Sequence[str]) -> str:
+    """Return the columns that are used, and one that could be a second text and is not."""
+    text = f"columns {', '.join(repr(name) for name in columns if name is not None)}"
+    if columns[1] is not None:
+        return f"{text} (pairs of texts)"
+    other = next((name for name in names if name.lower() in PAIR_COLUMNS and name not in columns), None)
+    hint = f"; {other!r} is not read (--data.pair {other} reads it as the second text)"
+    return text if other is None else text + for_caller(hint)
 
 
 def _check_text(value: Any, place: str, column: str) -> str:
