@@ -1,5 +1,6 @@
 """The process of a server: its socket, its access token, its signals, and its shutdown."""
 
+import asyncio
 import logging
 import os
 import socket
@@ -9,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from electra.errors import ConfigError
 from electra.serving.http.app import ModelServer
@@ -44,10 +46,10 @@ class GracefulServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if self.server.worker.draining and not self.server.worker.in_flight:
             self.should_exit = True
-        self._close_connections()
+        self.close_connections()
         return await super().on_tick(counter)
 
-    def _close_connections(self) -> None:
+    def close_connections(self) -> None:
         """Close connections on which nothing happened for longer than any limit allows, or that are too many.
 
         uvicorn itself waits forever for the first lines of a request, and for a client to read its response.
@@ -140,15 +142,25 @@ def _port_error(bound: socket.socket, address: str, error: OSError) -> ConfigErr
 
 def build_uvicorn_server(server: ModelServer) -> GracefulServer:
     """A server that is ready to run."""
+
+    class Protocol(H11Protocol):
+        """Closes connections also between two ticks: if all files are open, asyncio accepts none for a second."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > MAX_WAITING_CONNECTIONS + BACKLOG // 2:
+                graceful.close_connections()
+
     # The middleware refuses complete headers of more than MAX_HEADER_BYTES. h11 refuses incomplete ones,
     # without our JSON, and so only at twice the size. httptools, which uvicorn prefers if it is installed, has
     # no such limit.
     config = uvicorn.Config(
-        server.app, http="h11", h11_max_incomplete_event_size=2 * MAX_HEADER_BYTES, log_config=None,
+        server.app, http=Protocol, h11_max_incomplete_event_size=2 * MAX_HEADER_BYTES, log_config=None,
         access_log=False, server_header=False, backlog=BACKLOG, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(server.limits.seconds) + 1,
     )  # fmt: skip
-    return GracefulServer(config, server)
+    graceful = GracefulServer(config, server)
+    return graceful
 
 
 def serve(server: ModelServer, bound: socket.socket) -> None:
