@@ -87,7 +87,7 @@ def test_a_dead_process_of_this_machine_is_noticed_at_once(tmp_path: Path) -> No
 def test_one_of_many_processes_takes_over_an_abandoned_lock(tmp_path: Path) -> None:
     for _ in range(20):
         abandoned(tmp_path / "taken.json", json.dumps(ANOTHER))
-        found, gate = [], threading.Barrier(6)
+        found, gate = [], threading.Barrier(6, timeout=LIMIT)
 
         def claim(found: list[bool] = found, gate: threading.Barrier = gate) -> None:
             gate.wait()

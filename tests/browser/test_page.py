@@ -133,7 +133,7 @@ def test_the_histogram_has_an_axis(page: Any, addresses: dict[str, str]) -> None
 
 
 def test_the_next_example_is_one_of_the_models(page: Any, addresses: dict[str, str]) -> None:
-    [first, second, *_] = httpx.get(f"{addresses['one']}/models").json()["models"][0]["examples"]
+    [first, second, *_] = httpx.get(f"{addresses['one']}/models", timeout=LIMIT).json()["models"][0]["examples"]
     page.goto(addresses["one"])
     page.wait_for_function("text => currentText === text", arg=first[0])
     page.get_by_role("button", name="Another example").click()

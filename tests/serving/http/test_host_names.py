@@ -3,6 +3,7 @@
 import httpx
 import pytest
 from small_server import serving
+from waiting import LIMIT
 
 from electra.serving.http.host_names import HostNames
 from electra.serving.http.hosted_model import HostedModel
@@ -45,7 +46,7 @@ def test_a_request_without_the_header_is_not_from_a_browser() -> None:
 
 
 def test_other_names_get_421(hosted: HostedModel) -> None:
-    with serving(hosted) as (address, _), httpx.Client(base_url=address, timeout=20) as client:
+    with serving(hosted) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         for path in ("/", "/health", "/models"):
             assert client.get(path, headers={"Host": "localhost"}).status_code == 200
             refused = client.get(path, headers={"Host": "evil.example"})
@@ -56,4 +57,4 @@ def test_other_names_get_421(hosted: HostedModel) -> None:
         sent = client.post("/score", json={"texts": ["a"]}, headers={"Host": "evil.example:8000"})
         assert sent.status_code == 421
     with serving(hosted, names=HostNames(others=["evil.example"])) as (address, _):
-        assert httpx.get(f"{address}/health", headers={"Host": "evil.example"}).status_code == 200
+        assert httpx.get(f"{address}/health", headers={"Host": "evil.example"}, timeout=LIMIT).status_code == 200
