@@ -1,6 +1,7 @@
 """Damaged input in bulk: files of every kind that electra reads, damaged at random.
 
-    python benchmarks/fuzz.py [--inputs 10000] [--seed 0] [--seconds 60] [--only NAME] [--json FILE] [--keep FOLDER]
+    python benchmarks/fuzz.py [--inputs 10000] [--seed 0] [--seconds 60] [--only NAME]
+        [--json FILE] [--keep FOLDER]
 
 Each input is a valid file (all are generated here) that is damaged in one to four places: bytes are flipped, cut
 out, repeated or inserted, the end is cut off, words are replaced by others of the file or by ones that break

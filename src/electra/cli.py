@@ -195,6 +195,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         where = f" ({error.filename})" if error.filename else ""
         return USER_ERROR, f"the disk is full{where}\n  free some space and run the same command again"
+    if isinstance(error, OSError) and (error.strerror or "").startswith("No usable temporary directory"):
+        return USER_ERROR, f"{error.strerror}\n  set TMPDIR to a folder that you can write to, and run it again"
     if isinstance(error, OSError) and error.filename:
         return USER_ERROR, f"{error.filename}: {(error.strerror or str(error)).lower()}; give another path"
     first_line = describe(error).partition("\n")[0]

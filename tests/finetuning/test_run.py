@@ -18,6 +18,7 @@ import electra
 from electra.cli import main
 from electra.errors import ConfigError
 from electra.export.loading import load_pretrained
+from electra.finetuning.compare import compare_finetunings
 from electra.finetuning.config import load_task_config
 from electra.finetuning.results import FinetuneResult
 from electra.finetuning.setup import build_setup
@@ -253,6 +254,21 @@ def test_a_task_of_glue_by_name_and_its_submission(model: str, tmp_path: Path) -
     with zipfile.ZipFile(archive) as content:
         text = content.read("SST-2.tsv").decode()
     assert text == "index\tprediction\n" + "".join(f"{i}\t{label}\n" for i, label in enumerate(test))
+
+
+def test_each_seed_stores_its_predictions_of_test_for_a_comparison(model: str, easy: Path, tmp_path: Path) -> None:
+    data, rows = tmp_path / "data", easy.read_text().splitlines()
+    data.mkdir()
+    for name, of_split in (("train", rows[1:65]), ("dev", rows[65:81]), ("test", rows[81:99])):
+        (data / f"{name}.csv").write_text("\n".join([rows[0], *of_split]))
+    out = tmp_path / "out"
+    for seed in tune(model, data, out, seeds=2).seeds:
+        stored = records(out / f"seed-{seed.seed}/test.jsonl")
+        assert [f"{one['text']},{one['gold']}" for one in stored] == rows[81:99]
+        right = sum(one["label"] == one["gold"] for one in stored)
+        assert seed.others["test"]["accuracy"] == pytest.approx(right / 18)
+    compared = compare_finetunings(out, out, resamples=5).others["test"]
+    assert compared.interval == (0, 0) and compared.examples == 18
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -63,3 +63,18 @@ def test_each_loss_has_its_own_axis_and_the_figure_has_the_name_of_the_run(tmp_p
 def test_a_folder_without_metrics_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has no metrics\.jsonl"):
         read_metrics(tmp_path)
+
+
+def test_a_legend_covers_no_curve(tmp_path: Path) -> None:
+    names = ["masked_lm_accuracy", "masked_lm_sample_accuracy", "restored_accuracy"]
+    records = [
+        {"step": n, "tokens": 1000 * n, **{f"eval/{name}": (n * k) % 7 / 7 for k, name in enumerate(names, 1)}}
+        for n in range(30)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    figure = run_figure(tmp_path)
+    figure.draw_without_rendering()
+    [axes] = figure.axes
+    legend, label = axes.get_legend().get_window_extent(), axes.xaxis.label.get_window_extent()
+    assert not legend.overlaps(axes.get_window_extent()) and not legend.overlaps(label)
+    assert legend.y0 >= 0 and legend.x0 >= 0 and legend.x1 <= figure.bbox.x1

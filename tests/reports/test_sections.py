@@ -97,6 +97,7 @@ def test_the_best_is_marked_only_within_a_corpus(tmp_path: Path) -> None:
     write_fingerprint(runs[1], "two")
     html = render_page("Two", build_sections(runs))
     assert "<strong>" not in html and "different corpora (1: a; 2: b)" in html
+    assert "so no best is marked" in " ".join(html.split())
 
 
 def test_settings_are_folded_behind_the_figures(tmp_path: Path) -> None:
@@ -134,9 +135,10 @@ def test_time_includes_evaluations_and_findings_that_have_passed_are_marked(tmp_
     (section,) = build_sections([run])
     assert dict(section.properties)["time"].startswith("2.5 minutes, of which evaluations 0.5;")
     with (run / "metrics.jsonl").open("a") as stream:
-        stream.write('\n{"step": 15, "health": "not finite", "message": "skipped", "remedy": ""}')
+        stream.write('\n{"step": 15, "health": "not finite", "message": "skipped", "remedy": "lower the rate"}')
     (section,) = build_sections([run])
-    assert section.notes[1] == "Step 15, has passed: not finite: skipped"
+    assert section.notes[1] == "Step 15, has passed: not finite: skipped; lower the rate"
+    assert section.notes[0].endswith("a loss of <b>9</b>"), "without a remedy"
 
 
 def test_the_page_needs_no_network(tmp_path: Path) -> None:
@@ -149,7 +151,9 @@ def test_the_page_needs_no_network(tmp_path: Path) -> None:
 def test_a_fine_tuning_shows_failed_seeds(tmp_path: Path) -> None:
     cells = read(render_page("One", build_sections([finetuned(tmp_path / "f")]))).cells
     assert "at the majority class" in cells and "a note" in cells and "median 0.2500, mean 0.2000" in cells
-    assert cells[cells.index("seed") : cells.index("0")] == ["seed", "matthews", "failed", "steps", "seconds"]
+    assert cells[cells.index("seed") : cells.index("0")] == [
+        "seed", "matthews", "failed", "steps", "seconds without evaluation",
+    ]  # fmt: skip
 
 
 def test_the_tasks_of_a_folder_are_shown_and_compared(tmp_path: Path) -> None:
@@ -231,6 +235,17 @@ def test_a_fine_tuning_has_curves_of_its_seeds_and_scores_of_its_labels(tmp_path
     start = cells.index("label-2")
     assert cells[start : start + 6] == ["label-2", "1.0000", "1.0000", "1.0000", "1", "1"], "of the best seed"
     assert section.folded == []
+
+
+def test_the_seconds_of_a_seed_include_its_evaluations(tmp_path: Path) -> None:
+    folder = finetuned_seeds(tmp_path / "timed", labels=2)
+    for seed, seconds in ((0, 20.0), (1, 30.0)):
+        record = {"step": 1, "tokens": 90, "eval/matthews": 0.1, "evaluation_seconds": seconds}
+        (folder / f"seed-{seed}/metrics.jsonl").write_text("\n".join([json.dumps(record)] * 2))
+    cells = read(render_page("x", build_sections([folder]))).cells
+    start = cells.index("of which evaluation")
+    assert cells[start - 1 : start + 1] == ["seconds", "of which evaluation"]
+    assert [cells[cells.index(seed, start) :][:6][-2:] for seed in ("0", "1")] == [["49", "40"], ["69", "60"]]
 
 
 def test_a_table_of_many_labels_is_folded(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ class Difference:
     Attributes:
         first, second: means over the seeds.
         deviations: the standard deviation over the seeds of each; None for a single seed.
-        interval: the 95% interval of the difference, second - first. It and the next two are None if the predictions
-            of the seeds are not known.
+        interval: the 95% interval of the difference, second - first. It and the next two are None if the seeds'
+            predictions are not known.
         probability: the two-sided p-value: how often a difference of this size comes from the choice of examples
             alone.
         examples: their number.

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
 
 from electra import durable
+from electra.finetuning.results import write_predictions
 from electra.finetuning.setup import DEV, FinetuneSetup
 from electra.reports.metrics import read_metrics
 from electra.tasks.base import Outputs, Prediction, Problem
@@ -68,10 +70,23 @@ def compute_split_outputs(setup: FinetuneSetup, model: TaskModel, split: str) ->
         return model.outputs(setup.rows[split], pad=setup.pad, device=setup.device)
 
 
-def score_split(setup: FinetuneSetup, model: TaskModel, split: str) -> dict[str, float]:
-    """Return the metrics of a model on a split."""
-    examples, outputs = setup.task.splits[split], compute_split_outputs(setup, model, split)
-    return model.problem.compute_metrics(examples, model.problem.decode(examples, setup.rows[split], outputs))
+def score_split(setup: FinetuneSetup, model: TaskModel, split: str, folder: Path) -> dict[str, float]:
+    """Write a model's predictions for a split into the folder of its seed, and return their metrics."""
+    problem, examples = model.problem, setup.task.splits[split]
+    predictions = problem.decode(examples, setup.rows[split], compute_split_outputs(setup, model, split))
+    write_scored_predictions(folder, split, problem, examples, predictions)
+    return problem.compute_metrics(examples, predictions)
+
+
+def write_scored_predictions(
+    folder: Path, split: str, problem: Problem, examples: Sequence[Any], predictions: Sequence[Prediction]
+) -> None:
+    """Write predictions next to the texts and answers of their examples, as `electra compare` reads them."""
+    described = [
+        {**problem.describe_example(example), **prediction}
+        for example, prediction in zip(examples, predictions, strict=True)
+    ]
+    write_predictions(folder, split, described)
 
 
 def predict_dev(

@@ -11,8 +11,14 @@ import numpy as np
 from electra.config import to_toml
 from electra.errors import DivergedError
 from electra.finetuning.config import FinetuneConfig
-from electra.finetuning.evaluator import BEST_WEIGHTS, DevEvaluator, predict_dev, score_split
-from electra.finetuning.results import MAY_CHANGE, SeedResult, failure_reason, write_predictions
+from electra.finetuning.evaluator import (
+    BEST_WEIGHTS,
+    DevEvaluator,
+    predict_dev,
+    score_split,
+    write_scored_predictions,
+)
+from electra.finetuning.results import MAY_CHANGE, SeedResult, failure_reason
 from electra.finetuning.setup import DEV, FinetuneSetup, count_steps, fingerprint, micro_batches
 from electra.objectives.health import CORPUS_TOO_SMALL, LOSS_SPIKE, SLOWER, WARMING_UP
 from electra.tasks.base import Rows, TaskBatch
@@ -64,11 +70,7 @@ def run_seed(setup: FinetuneSetup, seed: int, folder: Path, on_event: EventHook)
     if diverged:  # metrics must be numbers, whatever the outputs are
         outputs = [{name: np.nan_to_num(x) for name, x in output.items()} for output in outputs]
     model.problem, predictions, metrics = predict_dev(setup, outputs)
-    described = [
-        {**problem.describe_example(example), **prediction}
-        for example, prediction in zip(examples, predictions, strict=True)
-    ]
-    write_predictions(run.path, DEV, described)
+    write_scored_predictions(run.path, DEV, problem, examples, predictions)
     result = SeedResult(
         seed,
         metrics,
@@ -77,7 +79,7 @@ def run_seed(setup: FinetuneSetup, seed: int, folder: Path, on_event: EventHook)
         seconds=round(trainer.progress.seconds, 3),
         identity=setup.identity,
         diverged=bool(diverged),
-        others={split: score_split(setup, model, split) for split in setup.scored_splits if not diverged},
+        others={name: score_split(setup, model, name, run.path) for name in setup.scored_splits if not diverged},
     )
     return FinishedSeed(result, model)
 

@@ -114,7 +114,7 @@ def _describe_corpora(names: Sequence[str], corpora: Sequence[str]) -> str:
     described = "; ".join(f"{number}: {group}" for number, group in enumerate(groups, 1))
     return (
         f"The runs have read different corpora ({described}). Figures and curves of different corpora cannot be "
-        "compared, so that no best is marked."
+        "compared, so no best is marked."
     )
 
 

@@ -32,6 +32,8 @@ LINES = ("solid", "dashed", "dotted")
 """The colors and line styles of lines in one figure; the style changes after all colors have been used."""
 PANEL_WIDTH, PANEL_HEIGHT = 13 / 3, 3.8
 """Inches."""
+BELOW_LABEL = -0.17
+"""The top of a legend below the axes and their label, in heights of the axes; inside, it could cover a curve."""
 MAX_TITLE = 60
 """Characters of a run's name above its curves; of a longer one the middle is left out."""
 
@@ -164,7 +166,7 @@ def _draw_held_out(axes: Any, *, records: list[Record], names: Sequence[str], ti
     for name in names:
         _draw_curve(axes, records, name, label=metric_label(name), marker="o")
     _label_panel(axes, title, unit)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, BELOW_LABEL))
     if names[0] in DETECTION:
         _draw_chance(axes)
 

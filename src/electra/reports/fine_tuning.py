@@ -12,7 +12,7 @@ from electra.reports.comparison import flatten, format_value, read_config
 from electra.reports.curves import fine_tuning_panels, line_styles
 from electra.reports.figures import figure_svg
 from electra.reports.label_scores import label_table, read_label_scores
-from electra.reports.metrics import read_metrics
+from electra.reports.metrics import Metrics, read_metrics
 from electra.reports.page import Figure, LegendEntry, Section
 
 UNFOLDED_LABELS = 12
@@ -44,30 +44,47 @@ def fine_tuning_sections(folder: Path, name: str) -> list[Section]:
     for split in dict.fromkeys(split for seed in seeds for split in seed.get("others", {})):
         values = [seed["others"][split][metric] for seed in seeds if metric in seed["others"].get(split, {})]
         properties.append((f"{metric} on {split}", f"median {statistics.median(values):.4f}"))
-    settings = dict(flatten(config))
+    settings, of_seeds = dict(flatten(config)), _read_seeds(folder, seeds)
     properties += [(label, str(settings[key])) for key, label in TRAINING_SETTINGS.items() if key in settings]
-    table = Table("seed", *(keys := _metric_keys(seeds)), "failed", "steps", "seconds")
-    for seed in seeds:
-        values = [format_value(seed["metrics"].get(key)) for key in keys]
-        table.add_row(
-            str(seed["seed"]), *values, seed["failed"] or "", f"{seed['steps']:,}", f"{seed['seconds']:.0f}"
-        )
-    tables: list[Table] = [table]
+    tables: list[Table] = [_seeds_table(seeds, of_seeds)]
     folded: list[Table] = []
     best, metrics = results.get("best_seed", 0), seeds[0]["metrics"] if seeds else {}
     if scores := read_label_scores(folder / f"seed-{best}" / "dev.jsonl", spans="span_f1" in metrics):
         title = f"{len(scores)} labels on dev, seed {best}"
         (folded if len(scores) > UNFOLDED_LABELS else tables).append(label_table(scores, title=title))
-    figures, legend = _curves(folder, seeds, metric)
+    figures, legend = _curves(of_seeds, metric)
     return [Section(name, "fine-tuning", properties, results["notes"], tables, figures, legend, folded)]
 
 
-def _curves(
-    folder: Path, seeds: Sequence[Mapping[str, Any]], metric: str
-) -> tuple[list[Figure], list[LegendEntry]]:
-    """The curves of all seeds whose folders have metrics, and the legend if there are several seeds."""
-    runs = {f"seed {one['seed']}": folder / f"seed-{one['seed']}" for one in seeds}
-    metrics = {seed: read_metrics(run) for seed, run in runs.items() if (run / "metrics.jsonl").is_file()}
+def _read_seeds(folder: Path, seeds: Sequence[Mapping[str, Any]]) -> dict[int, Metrics]:
+    """The metrics of all seeds whose folders have them."""
+    runs = {one["seed"]: folder / f"seed-{one['seed']}" for one in seeds}
+    return {seed: read_metrics(run) for seed, run in runs.items() if (run / "metrics.jsonl").is_file()}
+
+
+def _seeds_table(seeds: Sequence[Mapping[str, Any]], of_seeds: Mapping[int, Metrics]) -> Table:
+    """The metrics of each seed, and its time; folders before 2026-11-26 have not written that of evaluations."""
+    evaluating = {
+        seed: sum(one["evaluation_seconds"] for one in metrics.evaluations)
+        for seed, metrics in of_seeds.items()
+        if all("evaluation_seconds" in one for one in metrics.evaluations)
+    }
+    has_all = all(one["seed"] in evaluating for one in seeds)
+    times = ("seconds", "of which evaluation") if has_all else ("seconds without evaluation",)
+    table = Table("seed", *(keys := _metric_keys(seeds)), "failed", "steps", *times)
+    for one in seeds:
+        values = [format_value(one["metrics"].get(key)) for key in keys]
+        spent = evaluating[one["seed"]] if has_all else 0.0
+        seconds = [one["seconds"] + spent, spent][: len(times)]
+        table.add_row(
+            str(one["seed"]), *values, one["failed"] or "", f"{one['steps']:,}", *(f"{x:.0f}" for x in seconds)
+        )
+    return table
+
+
+def _curves(of_seeds: Mapping[int, Metrics], metric: str) -> tuple[list[Figure], list[LegendEntry]]:
+    """The curves of all seeds, and the legend if there are several."""
+    metrics = {f"seed {seed}": one for seed, one in of_seeds.items()}
     styles = line_styles(list(metrics))
     panels = fine_tuning_panels(metrics, metric, styles)
     figures = [Figure(f"{panel.title} of each seed", figure_svg(panel.figure())) for panel in panels]

@@ -123,7 +123,7 @@ def _time(last: Record, evaluations: Sequence[Record]) -> str:
 
 
 def _note(finding: Record, metrics: Metrics, config: Contents) -> str:
-    """A health problem, and whether it has passed."""
+    """A health problem, whether it has passed, and what to do about it, as in the run's log."""
     steps = config.get("train", {}).get("steps")
     progress = metrics.reports[-1]["step"] / steps if steps and metrics.reports else 0.0
     passed = has_passed(
@@ -131,7 +131,8 @@ def _note(finding: Record, metrics: Metrics, config: Contents) -> str:
         reports=metrics.reports, evaluations=metrics.evaluations, progress=progress,
     )  # fmt: skip
     when = ", has passed" if passed else ""
-    return f"Step {finding['step']:,}{when}: {finding['health']}: {finding['message']}"
+    remedy = f"; {finding['remedy']}" if finding.get("remedy") else ""
+    return f"Step {finding['step']:,}{when}: {finding['health']}: {finding['message']}{remedy}"
 
 
 def _setup(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]:
