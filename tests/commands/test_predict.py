@@ -112,6 +112,18 @@ def test_one_prediction_per_line(models: Models, capsys: pytest.CaptureFixture[s
     ]
 
 
+@pytest.mark.parametrize("kind", ["labels", "multilabel"])
+def test_the_most_probable_labels_are_printed(
+    kind: str, models: Models, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", models(kind), *TEXTS, "--top", "2"]) == 0
+    for line, one in zip(capsys.readouterr().out.splitlines(), Predictor(models(kind))(TEXTS), strict=True):
+        first, highest, second, lower, _ = line.split("\t")
+        ordered = sorted(one["scores"], key=one["scores"].__getitem__, reverse=True)
+        assert [first, second] == ordered[:2]
+        assert float(highest) == pytest.approx(one["scores"][first], abs=1e-3) and float(lower) <= float(highest)
+
+
 @pytest.mark.parametrize("kind", ["multilabel", "regression", "tagging"])
 def test_every_kind_has_a_line(kind: str, models: Models) -> None:
     expected = Predictor(models(kind))(TEXTS)

@@ -80,6 +80,16 @@ def test_a_name_that_the_hub_does_not_allow_is_refused(hub: FakeHub, model: Path
     assert not hub.calls
 
 
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_name_without_an_owner_is_refused_before_the_export(
+    hub: FakeHub, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    monkeypatch.setattr("electra.commands.export._export", lambda *_: pytest.fail("it was exported"))
+    assert main(["export", str(model), "--to", "onnx", "--push", "small", *more]) == 2
+    assert "push: 'small' has no owner; give OWNER/small" in " ".join(capsys.readouterr().err.split())
+    assert not hub.calls
+
+
 def test_a_hub_that_refuses_is_an_error_in_words(
     hub: FakeHub, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

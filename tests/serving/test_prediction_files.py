@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from electra.commands.predict import PredictConfig
 from electra.serving import prediction_files
-from electra.serving.prediction_files import write_table
+from electra.serving.prediction_files import format_line, write_table
+from electra.tasks.classification import Classification
+from electra.tasks.regression import Regression
 
 PREDICTIONS: list[dict[str, Any]] = [
     {"label": "fair", "scores": {"bad": 0.1, "good": 0.2, "fair": 0.7}},
@@ -56,7 +57,10 @@ def test_sets_of_labels_have_no_confidence(tmp_path: Path) -> None:
     assert (tmp_path / "a.csv").read_text().splitlines() == ["predicted,score sea,score sky", "sea,0.8,0.4"]
 
 
-def test_the_option_needs_a_file() -> None:
-    assert list(PredictConfig("m", ("a",), top=2).problems()) == [
-        "--top: is about the file of --output; give that, too"
-    ]
+def test_a_printed_line_has_the_highest_labels_with_their_scores() -> None:
+    problem = Classification(("accuracy",), labels=("bad", "good", "fair"))
+    prediction = {"label": "fair", "scores": {"bad": 0.1, "good": 0.2, "fair": 0.7}}
+    assert format_line(problem, prediction, "a text", top=2) == "fair\t0.700\tgood\t0.200\ta text"
+    assert format_line(problem, prediction, "a\tb", top=1) == format_line(problem, prediction, "a\tb")
+    number = Regression(("error",), low=1.0, high=5.0)
+    assert format_line(number, {"value": 2.0}, "a text", top=2) == "2.000\ta text", "it has no labels"

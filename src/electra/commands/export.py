@@ -105,8 +105,9 @@ def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
     from electra.errors import ConfigError
     from electra.export.included_models import model_path
     from electra.export.loading import find_masked_lm, find_model
-    from electra.export.push import push_folder
+    from electra.export.push import check_repository, push_folder
 
+    check_repository(repository)  # before the export, which takes time
     path = model_path(config.model)
     if not path.is_dir():
         raise ConfigError(f"--push: there is no folder {path}; give a run, an export or a fine-tuning")

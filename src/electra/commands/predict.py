@@ -42,8 +42,8 @@ class PredictConfig:
     device: str = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     top: PositiveInt | None = None
-    """With --output: write this number of labels with their scores, the highest first. Default: all of them in
-    .jsonl; a table has a column for each label if there are at most 10."""
+    """Number of labels to give with their scores, the highest first. Default: a printed line has the predicted
+    label, .jsonl has all of them, and a table has a column for each label if there are at most 10."""
     output: Path | None = None
     """File for the predictions: .jsonl, .csv or .tsv; .json for answers to SQuAD's questions; for tagging, the
     format of the input. Default: they are printed."""
@@ -51,15 +51,14 @@ class PredictConfig:
     def problems(self) -> Iterator[str]:
         if not self.texts and self.input is None:
             yield "give a text, or --input FILE (- for standard input)"
-        if self.top is not None and self.output is None:
-            yield "--top: is about the file of --output; give that, too"
 
 
 def run(config: PredictConfig) -> Lines | WrittenFile:
     """Predict with a fine-tuned model. The predictions are in the order of the input.
 
     Without --output, one line is printed per text: the prediction and the text, separated by a tab. For a single
-    label, the number between them is the probability of the label, from 0 to 1.
+    label, the number between them is the probability of the label, from 0 to 1. With --top K, a line begins with
+    the K most probable labels, each followed by its probability.
 
     Examples:
         electra predict OUT "A film to remember." "Two hours of my life."
@@ -93,7 +92,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
         lines = []
         for _, text, prediction in predictions:
             joined = text if isinstance(text, str) else "\t".join(text)
-            lines.append(predictor.problem.format_prediction(prediction, joined))
+            lines.append(prediction_files.format_line(predictor.problem, prediction, joined, top=config.top))
         return Lines(lines)
     records = ((record, prediction) for record, _, prediction in predictions)
     return prediction_files.write_table(

@@ -29,6 +29,28 @@ class Upload:
         return "\n".join([f"uploaded to {self.repository} ({total:.1f} MiB): {self.url}", *lines])
 
 
+def check_repository(repository: str) -> None:
+    """Check the name of a repository, without contacting anybody.
+
+    Raises:
+        MissingExtraError: huggingface_hub is not installed.
+        ConfigError: the name is not allowed, or has no owner.
+    """
+    require("push", "hub", "huggingface_hub")
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ConfigError(f"push: {repository!r} is no OWNER/NAME of the hub: {error}") from error
+    if "/" not in repository:
+        raise ConfigError(
+            f"push: {repository!r} has no owner; give OWNER/{repository}, with your user name on the hub or an "
+            "organization as the owner"
+        )
+
+
 def push_folder(folder: Path, repository: str, *, dry_run: bool = False) -> Upload:
     """Upload the files of a model folder to a repository of the Hugging Face hub, in one commit.
 
@@ -43,15 +65,9 @@ def push_folder(folder: Path, repository: str, *, dry_run: bool = False) -> Uplo
         MissingExtraError: huggingface_hub is not installed.
         ConfigError: the name is not allowed, or the hub refuses the upload or cannot be reached.
     """
-    require("push", "hub", "huggingface_hub")
+    check_repository(repository)
     from huggingface_hub import CommitOperationAdd, HfApi
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-    try:
-        validate_repo_id(repository)
-    except HFValidationError as error:
-        raise ConfigError(f"push: {repository!r} is no OWNER/NAME of the hub: {error}") from error
     files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
     sizes = {path.name: path.stat().st_size for path in files}
     if dry_run:

@@ -23,7 +23,7 @@ from electra.tasks.texts import highest_scores
 
 if TYPE_CHECKING:
     from electra.serving.predictor import Predictor
-    from electra.tasks.base import Prediction, Text
+    from electra.tasks.base import Prediction, Problem, Text
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +118,21 @@ def _read_text_lines(name: str) -> Iterator[str]:
             yield text
         else:
             logger.warning("%s:%s is skipped: the line is empty", name, number)
+
+
+def format_line(problem: "Problem", prediction: "Prediction", text: str, *, top: int | None = None) -> str:
+    """The line that is printed for a text, with parts that are separated by tabs.
+
+    Args:
+        text: the text, or both texts separated by a tab.
+        top: number of labels before the text, each with its score, the highest first. None, or a prediction that
+            has no scores of labels: the prediction, as the kind of task prints it.
+    """
+    scores = prediction.get("scores")
+    if top is None or not isinstance(scores, dict):
+        return problem.format_prediction(prediction, text)
+    labels = (f"{label}\t{score:.3f}\t" for label, score in highest_scores(scores, top).items())
+    return "".join(labels) + text
 
 
 def write_table(
