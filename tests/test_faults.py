@@ -100,16 +100,23 @@ def test_too_little_memory_is_said_with_the_remedy(data_folder: Path, tmp_path: 
     assert status == 0, output
 
 
-def test_files_are_as_private_as_umask_says(corpus_file: Path, tmp_path: Path) -> None:
+def test_files_are_as_private_as_umask_says(corpus_file: Path, table: Path, tmp_path: Path) -> None:
+    """Also a server, which writes nothing."""
     private = ("sh", "-c", 'umask 077; exec "$@"', "sh", *ELECTRA)
-    data, run = tmp_path / "data", tmp_path / "run"
-    prepare = ["prepare", str(corpus_file), "--out", str(data), "--vocabulary_size", "600", "--workers", "1"]
-    for arguments in (prepare, command(data, run, "--train.steps", "2")):
+    data, run, tuned, graph = (tmp_path / name for name in ("data", "run", "tuned", "graph"))
+    commands = [
+        ["prepare", str(corpus_file), "--out", str(data), "--vocabulary_size", "600", "--workers", "1"],
+        command(data, run, "--train.steps", "2"),
+        ["finetune", str(run), *FINETUNE, "--data", str(table), "--out", str(tuned)],
+    ]
+    if HAS_ONNX:
+        commands.append(["export", str(tuned), "--to", "onnx", "--out", str(graph)])
+    for arguments in commands:
         status, output = end(start(arguments, program=private))
         assert status == 0, output
-    written = [path for folder in (data, run) for path in (folder, *folder.rglob("*"))]
-    assert len(written) > 20
-    assert [path for path in written if path.stat().st_mode & 0o077] == []
+    written = [path for folder in (data, run, tuned, graph) for path in (folder, *folder.rglob("*"))]
+    assert len(written) > 40
+    assert [path for path in written if path.exists() and path.stat().st_mode & 0o077] == []
 
 
 def test_no_home_and_a_tmpdir_that_does_not_exist(data_folder: Path, tmp_path: Path) -> None:

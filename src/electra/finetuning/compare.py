@@ -209,7 +209,7 @@ def _read_predictions(folder: Path, split: str, known: list[dict[str, Any]]) -> 
     seeds = [seed["seed"] for seed in read_json(folder / "results.json")["seeds"]]
     files = [folder / f"seed-{seed}" / f"{split}.jsonl" for seed in seeds]
     if missing := [path for path in files if not path.is_file()]:
-        raise CheckpointError(f"{missing[0]} is missing; run the fine-tuning again")
+        raise CheckpointError(f"{missing[0]} is missing; run the fine-tuning again with --fresh")
     runs = []
     for path in files:
         with path.open(encoding="utf-8") as file:

@@ -5,6 +5,7 @@ language can use it. `tokenizer.json` is in the format of the `tokenizers` libra
 and `tokenizer_config.json`.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, require
 from electra.export.onnx.graph import IDS, MASK, METADATA_FILE, MODEL_FILE, SEGMENTS
 from electra.export.onnx.heads import KINDS, OnnxKind
-from electra.json_files import raise_if_damaged, read_json
+from electra.json_files import raise_if_damaged, read_json, utf8
 
 FORMAT = 1
 """Version of onnx.json. Later versions of electra may write a higher one."""
@@ -175,9 +176,11 @@ def open_session(model: Path | bytes, *, threads: int | None = None) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads() if threads is None else threads
     options.log_severity_level = 3
-    source = model if isinstance(model, bytes) else str(model)
     if isinstance(model, Path) and not model.is_file():
         raise CheckpointError(f"{model} is missing; copy the folder again, or export the model again")
+    source: str | bytes = model if isinstance(model, bytes) else str(model)
+    if isinstance(source, str) and os.fsencode(source) != utf8(source):
+        source = Path(source).read_bytes()  # onnxruntime wants a name in UTF-8
     try:
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no other common class
