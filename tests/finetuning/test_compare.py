@@ -75,7 +75,10 @@ def test_without_predictions_of_a_split_it_has_means_only(
     actual = compare_finetunings(one, two, resamples=20)
     assert actual.dev.interval is not None
     assert actual.others == {"test": Difference(pytest.approx(0.6), pytest.approx(0.85), (ANY, ANY))}
-    said = {"predictions": "seed-1/test.jsonl is missing", "data": "the data has changed"}[old]
+    said = {
+        "predictions": "seed-1/test.jsonl is missing; run the fine-tuning again with --fresh",
+        "data": "the data has changed",
+    }[old]
     assert "the difference on test has no interval: " in caplog.text and said in caplog.text
 
 
