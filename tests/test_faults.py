@@ -3,6 +3,7 @@
 Real processes, because each fault is one of a process.
 """
 
+import importlib.util
 import json
 import os
 import re
@@ -24,16 +25,32 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the faults are 
 
 ELECTRA = (sys.executable, "-m", "electra")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-WITH_LITTLE_MEMORY = """
-import resource, sys
-from pathlib import Path
-from electra.cli import main
-from electra.pretraining import run  # all libraries are loaded before the limit is set
+CLASSIFICATION = ("--kind", "classification", "--train.epochs", "1")
+NOT_UTF_8 = os.fsdecode(b"caf\xe9")
+WITHOUT_A_TEMPORARY_FOLDER = (
+    sys.executable,
+    "-c",
+    "import sys, tempfile\n"
+    "tempfile._candidate_tempdir_list = lambda: ['/proc/nowhere']\n"  # else the last one is the working folder
+    "sys.modules['dill'] = None\n"  # if it is installed, torch imports it, and it wants one at once
+    "from electra.cli import main\n"
+    "sys.exit(main(sys.argv[1:]))\n",
+)
 
-used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
-sys.exit(main(sys.argv[1:]))
-"""
+
+def with_little_memory(module: str, *, mebibytes: int) -> tuple[str, ...]:
+    """A program that has this much more memory for a command when a module and its libraries are loaded."""
+    return (
+        sys.executable,
+        "-c",
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from electra.cli import main\n"
+        f"import {module}\n"
+        "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, (used + ({mebibytes} << 20),) * 2)\n"
+        "sys.exit(main(sys.argv[1:]))\n",
+    )
 
 
 def start(
@@ -88,7 +105,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_too_little_memory_is_said_with_the_remedy(data_folder: Path, tmp_path: Path) -> None:
-    limited = (sys.executable, "-c", WITH_LITTLE_MEMORY)
+    limited = with_little_memory("electra.pretraining.run", mebibytes=400)
     for table, remedy in (("random", "a smaller batch"), ("cooccurrence", "cooccurrence needs 768 MB")):
         options = ["--train.steps", "5", "--model.feed_forward_size", "4096", "--init.token_table", table]
         arguments = command(data_folder, tmp_path / table, *options)
@@ -100,50 +117,117 @@ def test_too_little_memory_is_said_with_the_remedy(data_folder: Path, tmp_path: 
     assert status == 0, output
 
 
-def test_files_are_as_private_as_umask_says(corpus_file: Path, table: Path, tmp_path: Path) -> None:
-    """Also a server, which writes nothing."""
-    private = ("sh", "-c", 'umask 077; exec "$@"', "sh", *ELECTRA)
-    data, run, tuned, graph = (tmp_path / name for name in ("data", "run", "tuned", "graph"))
-    commands = [
-        ["prepare", str(corpus_file), "--out", str(data), "--vocabulary_size", "600", "--workers", "1"],
-        command(data, run, "--train.steps", "2"),
-        ["finetune", str(run), *FINETUNE, "--data", str(table), "--out", str(tuned)],
+def test_too_little_memory_to_prepare_is_said_too(tmp_path: Path) -> None:
+    """A document of five million characters and room for ten; without the limit it can be read."""
+    text = "A fox follows the long road. " * 180_000
+    (corpus := tmp_path / "corpus.jsonl").write_text(f"{json.dumps({'text': text})}\n" * 2)
+    arguments = [
+        "prepare",
+        str(corpus),
+        "--vocabulary_size",
+        "600",
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
     ]
-    if HAS_ONNX:
-        commands.append(["export", str(tuned), "--to", "onnx", "--out", str(graph)])
+    status, output = end(start(arguments, program=with_little_memory("electra.preparation.run", mebibytes=10)))
+    assert status == 2, output
+    assert "not enough memory" in output and "Traceback" not in output
+    status, output = end(start(arguments))
+    assert status == 0, output
+
+
+def test_files_are_as_private_as_umask_says(corpus_file: Path, table: Path, tmp_path: Path) -> None:
+    private = ("sh", "-c", 'umask 077; exec "$@"', "sh", *ELECTRA)
+    (out := tmp_path / "out").mkdir(mode=0o700)
+    data, run, tuned = (str(out / name) for name in ("data", "run", "tuned"))
+    commands = [
+        ["prepare", str(corpus_file), "--out", data, "--vocabulary_size", "600", "--workers", "1"],
+        command(out / "data", out / "run", "--train.steps", "2"),
+        ["finetune", run, *CLASSIFICATION, "--data", str(table), "--out", tuned],
+        ["predict", tuned, "--input", str(table), "--output", str(out / "predicted.csv")],
+    ]
+    if importlib.util.find_spec("onnx") and importlib.util.find_spec("onnxruntime"):
+        commands.append(["export", tuned, "--to", "onnx", "--out", str(out / "graph")])
     for arguments in commands:
         status, output = end(start(arguments, program=private))
         assert status == 0, output
-    written = [path for folder in (data, run, tuned, graph) for path in (folder, *folder.rglob("*"))]
-    assert len(written) > 40
-    assert [path for path in written if path.exists() and path.stat().st_mode & 0o077] == []
+    written = list(out.rglob("*"))
+    assert len(written) > 50
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
 
 
-def test_no_home_and_a_tmpdir_that_does_not_exist(data_folder: Path, tmp_path: Path) -> None:
+def test_no_home_to_write_to(data_folder: Path, tmp_path: Path) -> None:
     """Libraries keep caches at home; a command must not need one."""
-    without = {name: value for name, value in ENVIRONMENT.items() if not re.match(r"HOME$|XDG_|MPL", name)}
-    without["TMPDIR"] = "/proc/nowhere"
+    without = {name: value for name, value in ENVIRONMENT.items() if not re.match(r"XDG_|MPL", name)}
+    without["HOME"] = "/proc/nowhere"
     arguments = command(data_folder, tmp_path / "run", "--train.steps", "2")
     status, output = end(start(arguments, environment=without))
     assert status == 0, output
     assert (tmp_path / "run/curves.png").is_file()
-    scores = ["score", str(tmp_path / "run"), "the fox"]
-    status, output = end(start(scores, environment={**without, "HOME": "/proc/nowhere"}))
+    status, output = end(start(["score", str(tmp_path / "run"), "the fox"], environment=without))
     assert status == 0 and "fox" in output
+
+
+@pytest.mark.parametrize("verb", ["prepare", "pretrain", "finetune", "export", "score"])
+def test_without_a_temporary_folder_a_command_works_or_says_it(
+    verb: str, corpus_file: Path, data_folder: Path, table: Path, tmp_path: Path
+) -> None:
+    model, out = str(write_run(tmp_path / "model") / "export/discriminator"), str(tmp_path / "out")
+    if verb == "export":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnx")
+    arguments = {
+        "prepare": [str(corpus_file), "--vocabulary_size", "600", "--workers", "1", "--out", out],
+        "pretrain": command(data_folder, tmp_path / "out", "--train.steps", "2")[1:],
+        "finetune": [model, *CLASSIFICATION, "--data", str(table), "--out", out],
+        "export": [model, "--to", "onnx", "--out", out],
+        "score": [model, "the cat"],
+    }[verb]
+    status, output = end(start([verb, *arguments], program=WITHOUT_A_TEMPORARY_FOLDER))
+    assert "Traceback" not in output
+    if status:
+        assert status == 2 and "electra: No usable temporary directory found in ['/proc/nowhere']" in output, (
+            output
+        )
+        assert "set TMPDIR to a folder" in output
+        status, output = end(start([verb, *arguments]))
+    assert status == 0, output
 
 
 def test_file_names_that_are_not_utf_8(corpus_file: Path, data_folder: Path, tmp_path: Path) -> None:
     """They can be read; the folder of a run, whose config has its path, cannot have one."""
-    texts, name = tmp_path / "texts", os.fsdecode(b"caf\xe9.jsonl")
+    texts = tmp_path / "texts"
     texts.mkdir()
-    (texts / name).write_bytes(corpus_file.read_bytes())
+    (texts / f"{NOT_UTF_8}.jsonl").write_bytes(corpus_file.read_bytes())
     options = ["--vocabulary_size", "600", "--workers", "1"]
     status, output = end(start(["prepare", str(texts), "--out", str(tmp_path / "data"), *options]))
     assert status == 0, output
     assert json.loads((tmp_path / "data/manifest.json").read_text())["splits"]["train"]["shards"]
-    run = tmp_path / os.fsdecode(b"\xe9")
+    run = tmp_path / NOT_UTF_8
     status, output = end(start(command(data_folder, run)))
     assert status == 2 and "is not UTF-8" in output and "rename" in output and not run.exists()
+
+
+def test_models_and_texts_whose_names_are_not_utf_8(table: Path, tmp_path: Path) -> None:
+    """They are read and written; a fine-tuning, whose config has their paths, cannot have them."""
+    model, tuned = str(write_run(tmp_path / "model") / "export/discriminator"), tmp_path / "tuned"
+    texts = tmp_path / f"{NOT_UTF_8}.csv"
+    texts.write_bytes(table.read_bytes())
+    finetune = ["finetune", model, *CLASSIFICATION, "--data"]
+    status, output = end(start([*finetune, str(texts), "--out", str(tuned)]))
+    assert status == 2 and "is not UTF-8" in output and "rename" in output and not tuned.exists(), output
+    status, output = end(start([*finetune, str(table), "--out", str(tuned)]))
+    assert status == 0, output
+    renamed = tuned.rename(tmp_path / NOT_UTF_8)
+    out = tmp_path / f"{NOT_UTF_8}.jsonl"
+    for verb, source in (("score", model), ("predict", str(renamed))):
+        options = ["--input", str(texts), "--output", str(out), *["--json"] * (verb == "score")]
+        status, output = end(start([verb, source, *options]))
+        assert status == 0, output
+        assert out.read_text(encoding="utf-8").count('"text": "the cat number') == 30
+        out.unlink()
 
 
 @pytest.mark.parametrize("verb", ["prepare", "pretrain", "finetune", "export"])
@@ -154,7 +238,7 @@ def test_of_two_commands_with_one_folder_each_is_done_or_refused(
     arguments = {
         "prepare": [str(corpus_file), "--vocabulary_size", "600", "--workers", "1"],
         "pretrain": command(data_folder, out, "--train.steps", "30")[1:],
-        "finetune": [str(model), "--kind", "classification", "--data", str(table), "--train.epochs", "1"],
+        "finetune": [str(model), *CLASSIFICATION, "--data", str(table)],
         "export": [str(model), "--to", "onnx"],
     }[verb]
     if verb == "export":
@@ -195,8 +279,7 @@ def test_a_kill_between_two_files_of_an_export_leaves_nothing_half_done(data_fol
 
 def test_a_kill_between_two_seeds_keeps_the_first(table: Path, tmp_path: Path) -> None:
     model = write_run(tmp_path / "model") / "export/discriminator"
-    arguments = ["finetune", str(model), "--kind", "classification", "--data", str(table), "--seeds", "2"]
-    arguments += ["--train.epochs", "1"]
+    arguments = ["finetune", str(model), *CLASSIFICATION, "--data", str(table), "--seeds", "2"]
     program = (
         "import os, signal, sys\n"
         "from electra.cli import main\n"
