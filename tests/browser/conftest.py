@@ -22,6 +22,9 @@ REQUIRED = bool(os.environ.get("REQUIRE_BROWSER"))
 HERE = Path(__file__).parent
 LABELS = Classification(("accuracy",), labels=("bad", "good"))
 ANSWERS = QuestionAnswering(max_question=8, stride=4)
+MARKUP = """<img src=x onerror="document.title='x'"><b>bold<br> &amp; 'quoted'"""
+"""A name of a folder or of a label, which is text."""
+NAMED = Classification(("accuracy",), labels=(MARKUP, f"{MARKUP}</b><script>document.title='y'</script>"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,15 +51,19 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Servers of one model, of two, of one and a masked language model, one that needs an access token, and two of
-    fine-tuned models."""
+    """Servers of one model, of two, of one and a masked language model, one that needs an access token, two of
+    fine-tuned models, and two of models whose names have markup."""
     folder = tmp_path_factory.mktemp("browser")
     one = HostedModel(str(write_run(folder / "my-run")), device="cpu")
     other = HostedModel(str(write_model(folder / "other")), device="cpu")
     masked = HostedModel(str(write_model(folder / "masked", head=MaskedLanguageModelHead)), device="cpu")
     labels = HostedModel(str(write_model(folder / "labels", problem=LABELS)), device="cpu")
     answers = HostedModel(str(write_model(folder / "answers", problem=ANSWERS)), device="cpu")
+    named = HostedModel(str(write_run(folder / MARKUP)), device="cpu")
+    named_labels = HostedModel(str(write_model(folder / f"{MARKUP} labels", problem=NAMED)), device="cpu")
     with (
+        serving(named) as (naming, _),
+        serving(named_labels) as (naming_labels, _),
         serving(labels) as (labeling, _),
         serving(answers) as (answering, _),
         serving(one) as (single, _),
@@ -66,7 +73,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     ):
         yield {
             "one": single, "two": both, "masked": proposing, "closed": closed, "labels": labeling,
-            "answers": answering,
+            "answers": answering, "named": naming, "named labels": naming_labels,
         }  # fmt: skip
 
 

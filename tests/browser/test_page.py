@@ -258,6 +258,26 @@ def test_texts_are_never_html(page: Any, addresses: dict[str, str]) -> None:
     assert page.title().startswith("electra")
 
 
+@pytest.mark.parametrize("server", ["named", "named labels"])
+def test_names_of_models_and_labels_are_never_html(page: Any, addresses: dict[str, str], server: str) -> None:
+    [model] = httpx.get(f"{addresses[server]}/models", timeout=LIMIT).json()["models"]
+    assert model["name"].startswith("<img src=x onerror=")
+    page.goto(addresses[server])
+    if server == "named":
+        page.locator(".token").first.click()
+        page.locator(".details tbody tr").first.wait_for()
+    else:
+        assert "<script>" in model["labels"][1]
+        page.locator(".prediction").wait_for()
+        assert page.locator(".prediction").text_content() in model["labels"]
+        assert sorted(page.locator("#panels th").all_text_contents()) == sorted(model["labels"])
+    assert page.locator("#panels h2").text_content() == model["name"]
+    assert page.locator("#panels section").get_attribute("aria-label") == model["name"]
+    assert model["name"] in page.locator("#footer").text_content()
+    assert page.title() == f"electra · {model['name']}"
+    assert page.locator("img, b, main script").count() == 0
+
+
 def test_characters_beyond_the_first_plane_are_counted_as_one(page: Any, addresses: dict[str, str]) -> None:
     text = "🙂🙂 the cat 👩‍👩‍👧 sat\n\n  on Zürich 中文"
     score(page, addresses["one"], text)

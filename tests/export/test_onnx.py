@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from ast import literal_eval
@@ -243,3 +244,10 @@ def test_a_folder_of_a_saved_model(tmp_path: Path) -> None:
     for expected, scored in zip(*scores, strict=True):
         assert expected.tokens == scored.tokens and np.allclose(expected.logits, scored.logits, atol=1e-4)
     assert huggingface.load(folder).max_length == load_onnx(tmp_path / "onnx").max_length
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_folder_whose_name_is_not_utf_8_is_read(tmp_path: Path) -> None:
+    exported = save_onnx(pretrained("electra", ReplacedTokenHead), tmp_path / "onnx").folder
+    renamed = exported.rename(tmp_path / os.fsdecode(b"caf\xe9"))
+    assert [len(scored.tokens) for scored in Scorer(str(renamed), device="cpu")(["cat", "cat dog"])] == [1, 2]

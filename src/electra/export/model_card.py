@@ -7,7 +7,7 @@ from typing import Any, Literal
 from electra import __version__
 from electra.export.formats.base import format_of_encoder
 from electra.export.loading import is_hub_id
-from electra.export.markdown import code_span
+from electra.export.markdown import code_span, escaped
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
@@ -226,7 +226,8 @@ def _data(data: Mapping[str, Any]) -> str:
         sentences.append(f"Sources: {', '.join(map(code_span, names[:5]))}{more}.")
     if tokenizer:
         case = {True: "lowercased", False: "case kept"}.get(tokenizer.get("lowercase"), "case unknown")
-        kind, entries = tokenizer.get("kind", "unknown kind"), _number(tokenizer.get("vocabulary_size"))
+        kind = escaped(str(tokenizer.get("kind", "unknown kind")))
+        entries = _number(tokenizer.get("vocabulary_size"))
         sentences.append(
             f"Tokenizer: {kind}, {entries} entries, {case}, "
             f"{statistics.get('characters_per_token', 0):.2f} characters a token, "
@@ -292,13 +293,13 @@ def _training(
     train = config.get("train", {})
     masking, optimizer = config.get("masking", {}), config.get("optimizer", {})
     start = _start(config)
+    processor = environment.get("accelerator") or environment.get("processor", "an unknown processor")
     lines = [
         f"Continued from {code_span(start)}." if start else "",
         f"{_number(progress.get('step'))} steps of {_number(train.get('batch_size'))} rows of "
         f"{_number(config.get('packing', {}).get('sequence_length'))} tokens: "
         f"{_number(progress.get('tokens'))} tokens, {progress.get('flops') or 0:.2e} floating-point operations, "
-        f"{_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on "
-        f"{environment.get('accelerator') or environment.get('processor', 'an unknown processor')}.",
+        f"{_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on {escaped(str(processor))}.",
         f"Peak learning rate {optimizer.get('learning_rate')}, {_warmup(optimizer)}; "
         f"{masking.get('share', 0):.0%} of the tokens are predicted.",
     ]
@@ -322,7 +323,8 @@ def _settings(config: Mapping[str, Any]) -> str:
 def _metrics(evaluation: Mapping[str, Any], *, has_generator: bool) -> list[tuple[str, str]]:
     """Labels and values: first `_METRICS` in their order, then all other metrics."""
     others = sorted(key for key in evaluation.keys() - {*_METRICS} if key.startswith("eval/"))
-    values = [(metric_label(key), evaluation[key]) for key in (*_METRICS, *others) if key in evaluation]
+    keys = [key for key in (*_METRICS, *others) if key in evaluation]
+    values = [(escaped(metric_label(key)), evaluation[key]) for key in keys]
     return [
         (label if has_generator else label.removeprefix("generator: "), "–" if value is None else f"{value:.4f}")
         for label, value in values
