@@ -78,7 +78,7 @@ def started(
     command = [sys.executable, "-c", program, *arguments, "serve", str(folder), "--port", "0", "--threads", "1"]
     with (
         log.open("wb") as file,
-        subprocess.Popen([*command, "--seconds", str(LIMIT)], stdout=file, stderr=file) as process,
+        subprocess.Popen([*command, "--seconds", str(LIMIT)], cwd=log.parent, stdout=file, stderr=file) as process,
     ):
         try:
             until(lambda: process.poll() is not None or "serving on" in log.read_text())
@@ -95,6 +95,7 @@ def ask(client: httpx.Client, texts: list[str]) -> httpx.Response:
 
 def test_a_sigterm_loses_no_accepted_request(run_folder: Path, tmp_path: Path) -> None:
     began, may_go, log = (tmp_path / name for name in ("began", "may-go", "log"))
+    before = sorted(run_folder.rglob("*"))
     with (
         started(run_folder, HELD, str(began), str(may_go), log=log) as (address, process),
         httpx.Client(base_url=address, timeout=LIMIT, limits=httpx.Limits(max_connections=None)) as client,
@@ -114,6 +115,9 @@ def test_a_sigterm_loses_no_accepted_request(run_folder: Path, tmp_path: Path) -
         assert [one.result().status_code for one in accepted] == [200] * CLIENTS
         assert process.wait(LIMIT) == 0
     assert f"stopping after the accepted requests ({CLIENTS})" in log.read_text()
+    assert sorted(run_folder.rglob("*")) == before and sorted(tmp_path.iterdir()) == [began, log, may_go], (
+        "a server writes no file"
+    )
 
 
 @pytest.fixture
