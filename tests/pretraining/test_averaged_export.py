@@ -85,6 +85,19 @@ def test_a_table_that_is_a_sum_in_the_run_is_averaged_as_it_is_exported(
     assert_is_mean(run, original)
 
 
+def test_a_continued_masked_language_model_has_an_average_too(
+    original: Path, data_folder: Path, tmp_path: Path
+) -> None:
+    settings = [*SHAPELESS, f"data={data_folder}", f"out={tmp_path / 'run'}", f"init.discriminator={original}"]
+    run = pretrain(load_config(PretrainConfig, "continue-masked-lm", settings)).run
+    name = "embeddings.word_embeddings.weight"
+    folders = original, run / "export/encoder", run / "export/averaged"
+    before, trained, averaged = (weights(folder)[f"electra.{name}"] for folder in folders)
+    assert not torch.equal(before, trained)
+    assert torch.allclose(averaged, 0.5 * before + 0.5 * trained, atol=1e-7)
+    assert find_encoder(run) == run / "export/averaged"
+
+
 def test_fine_tuning_starts_from_it_and_everything_else_from_the_trained_network(
     run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
