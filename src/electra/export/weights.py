@@ -50,11 +50,16 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         size = int.from_bytes(file.read(8), "little")
     if MAX_HEADER < size < path.stat().st_size:  # a longer one is an error of safetensors
         raise CheckpointError(f"{path}: its header has {size:,} bytes, at most {MAX_HEADER:,}; it is no model")
+    return load_file(path) if is_named_in_utf8(path) else load(path.read_bytes())
+
+
+def is_named_in_utf8(path: Path) -> bool:
+    """Whether libraries that want names in UTF-8, such as safetensors and onnxruntime, can open a file."""
     try:
         str(path).encode()
-    except UnicodeEncodeError:  # `load_file` wants a name in UTF-8
-        return load(path.read_bytes())
-    return load_file(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def describe_missing_weights(folder: Path) -> str:

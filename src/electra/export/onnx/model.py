@@ -5,7 +5,6 @@ language can use it. `tokenizer.json` is in the format of the `tokenizers` libra
 and `tokenizer_config.json`.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError, require
 from electra.export.onnx.graph import IDS, MASK, METADATA_FILE, MODEL_FILE, SEGMENTS
 from electra.export.onnx.heads import KINDS, OnnxKind
-from electra.json_files import raise_if_damaged, read_json, utf8
+from electra.export.weights import is_named_in_utf8
+from electra.json_files import raise_if_damaged, read_json
 
 FORMAT = 1
 """Version of onnx.json. Later versions of electra may write a higher one."""
@@ -178,9 +178,9 @@ def open_session(model: Path | bytes, *, threads: int | None = None) -> Any:
     options.log_severity_level = 3
     if isinstance(model, Path) and not model.is_file():
         raise CheckpointError(f"{model} is missing; copy the folder again, or export the model again")
-    source: str | bytes = model if isinstance(model, bytes) else str(model)
-    if isinstance(source, str) and os.fsencode(source) != utf8(source):
-        source = Path(source).read_bytes()  # onnxruntime wants a name in UTF-8
+    if isinstance(model, Path) and not is_named_in_utf8(model):
+        model = model.read_bytes()
+    source = model if isinstance(model, bytes) else str(model)
     try:
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no other common class
