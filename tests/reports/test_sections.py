@@ -261,3 +261,16 @@ def test_a_metric_that_was_measured_once_is_not_drawn(tmp_path: Path) -> None:
         path.write_text("\n".join(path.read_text().split("\n")[2:]))
     [section] = build_sections([folder])
     assert [one.description for one in section.figures] == ["training loss of each seed"]
+
+
+def test_health_problems_of_a_seed_are_notes_of_its_fine_tuning(tmp_path: Path) -> None:
+    folder = finetuned_seeds(tmp_path / "spike", labels=2)
+    with (folder / "seed-1/metrics.jsonl").open("a") as stream:
+        stream.write('\n{"step": 1, "health": "not finite", "message": "skipped", "remedy": "lower the rate"}')
+        stream.write('\n{"step": 2, "health": "not finite", "message": "skipped"}')
+    [section] = build_sections([folder])
+    assert section.notes == [
+        "a note",
+        "Seed 1, step 1, has passed: not finite: skipped; lower the rate",
+        "Seed 1, step 2: not finite: skipped",
+    ]

@@ -11,6 +11,7 @@ from electra.json_files import read_json
 from electra.reports.comparison import flatten, format_value, read_config
 from electra.reports.curves import fine_tuning_panels, line_styles
 from electra.reports.figures import figure_svg
+from electra.reports.findings import finding_notes
 from electra.reports.label_scores import label_table, read_label_scores
 from electra.reports.metrics import Metrics, read_metrics
 from electra.reports.page import Figure, LegendEntry, Section
@@ -53,7 +54,13 @@ def fine_tuning_sections(folder: Path, name: str) -> list[Section]:
         title = f"{len(scores)} labels on dev, seed {best}"
         (folded if len(scores) > UNFOLDED_LABELS else tables).append(label_table(scores, title=title))
     figures, legend = _curves(of_seeds, metric)
-    return [Section(name, "fine-tuning", properties, results["notes"], tables, figures, legend, folded)]
+    steps = {one["seed"]: one["steps"] for one in seeds}
+    notes = results["notes"] + [
+        note
+        for seed, of_seed in of_seeds.items()
+        for note in finding_notes(of_seed, steps[seed], run=f"Seed {seed}")
+    ]
+    return [Section(name, "fine-tuning", properties, notes, tables, figures, legend, folded)]
 
 
 def _read_seeds(folder: Path, seeds: Sequence[Mapping[str, Any]]) -> dict[int, Metrics]:

@@ -9,14 +9,14 @@ from rich.table import Table
 from electra.errors import CheckpointError
 from electra.export.display_name import display_names
 from electra.json_files import raise_if_damaged, read_json
-from electra.objectives.health import has_passed
 from electra.objectives.metric_labels import metric_label
 from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
 from electra.reports.comparison import compare_fine_tunings, compare_runs, format_value, read_config
 from electra.reports.curves import run_panels
 from electra.reports.figures import figure_svg
+from electra.reports.findings import finding_notes
 from electra.reports.fine_tuning import fine_tuning_sections
-from electra.reports.metrics import Metrics, Record, read_metrics
+from electra.reports.metrics import Record, read_metrics
 from electra.reports.page import Figure, Section
 from electra.reports.study import read_study
 from electra.reports.study_figure import study_figure
@@ -107,7 +107,7 @@ def _pretraining(folder: Path, name: str) -> list[Section]:
             if key.startswith("eval/"):
                 table.add_row(metric_label(key), format_value(value))
         tables.append(table)
-    notes = [_note(finding, metrics, config) for finding in metrics.findings]
+    notes = finding_notes(metrics, config.get("train", {}).get("steps"))
     figures = [Figure(panel.title, figure_svg(panel.figure())) for panel in run_panels(metrics)]
     return [Section(name, "pre-training", properties, notes, tables, figures)]
 
@@ -120,19 +120,6 @@ def _time(last: Record, evaluations: Sequence[Record]) -> str:
         total = last["seconds"] + evaluating
         return f"{total / 60:.1f} minutes, of which evaluations {evaluating / 60:.1f}; {speed}"
     return f"{last['seconds'] / 60:.1f} minutes without evaluations; {speed}"
-
-
-def _note(finding: Record, metrics: Metrics, config: Contents) -> str:
-    """A health problem, whether it has passed, and what to do about it, as in the run's log."""
-    steps = config.get("train", {}).get("steps")
-    progress = metrics.reports[-1]["step"] / steps if steps and metrics.reports else 0.0
-    passed = has_passed(
-        finding["health"], finding["step"],
-        reports=metrics.reports, evaluations=metrics.evaluations, progress=progress,
-    )  # fmt: skip
-    when = ", has passed" if passed else ""
-    remedy = f"; {finding['remedy']}" if finding.get("remedy") else ""
-    return f"Step {finding['step']:,}{when}: {finding['health']}: {finding['message']}{remedy}"
 
 
 def _setup(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]:
