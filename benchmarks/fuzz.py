@@ -211,12 +211,10 @@ def _tasks(folder: Path, text: Callable[..., str]) -> Iterator[Target]:
         (similar / f"{name}.tsv").write_text(head + "".join(rows))
     yield Target("STS-B", similar, "train.tsv", lambda path: _task("sts-b", path))
     (squad := folder / "squad").mkdir()
-    answer = (context := text(30)).split()[4]
-    question = {
-        "id": "1",
-        "question": text(),
-        "answers": [{"text": answer, "answer_start": context.index(answer)}],
-    }
+    context = text(30)
+    answer = context.split()[4]
+    answers = [{"text": answer, "answer_start": context.index(answer)}]
+    question = {"id": "1", "question": text(), "answers": answers}
     paragraphs = [{"context": context, "qas": [{**question, "id": str(n)}]} for n in range(12)]
     found = json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
     for name in ("train-v1.1.json", "dev-v1.1.json"):

@@ -207,7 +207,8 @@ def _verbs() -> Iterator[str]:
 def _verb(verb: str) -> Iterator[str]:
     run = _run(verb)
     yield f"### `electra {verb}`\n"
-    yield f"{(inspect.getdoc(run) or '').splitlines()[0]}\n"
+    first, *_ = (inspect.getdoc(run) or "").split("\n\n")
+    yield " ".join(first.split()) + "\n"
     options = list(_options(config_type(run)))
     if shared := [f"`{name}`" for setting, name in options if _shared(verb, setting)]:
         yield f"Also [options of analyses](#electra-analyze): {', '.join(shared)}.\n"

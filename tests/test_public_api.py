@@ -1,5 +1,6 @@
 """What `import electra` offers, and what it costs."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,8 @@ import pytest
 from small_model import write_model
 
 import electra
-from electra.errors import ConfigError
+from electra.errors import CheckpointError, ConfigError
+from electra.serving.scorer import Scorer
 from electra.tasks.classification import Classification
 
 
@@ -33,6 +35,18 @@ def test_a_fine_tuned_model_names_its_labels(tmp_path: Path) -> None:
         folder = tmp_path / str(len(labels))
         model = write_model(folder, problem=Classification(("accuracy",), labels=labels))
         assert f", fine-tuned for a task: classification ({listed}), bert, " in repr(electra.load(model))
+
+
+@pytest.mark.parametrize(
+    ("labels", "listed"), [(5, ""), ({"a": 1}, ""), (["x" * 3000, 7], rf" \({'x' * 40}, 7\)")]
+)
+def test_stored_labels_that_make_no_sense_are_no_crash(tmp_path: Path, labels: object, listed: str) -> None:
+    model = write_model(tmp_path / "model", problem=Classification(("accuracy",), labels=("bad", "good")))
+    config = json.loads((path := model / "config.json").read_text())
+    config["electra_task"]["labels"] = labels
+    path.write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=f"is fine-tuned for a task: classification{listed}; this needs"):
+        Scorer(model)
 
 
 @pytest.mark.parametrize("verb", [electra.pretrain, electra.finetune])

@@ -17,7 +17,7 @@ from electra.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
-LOCK_FILE = "taken.json"
+LOCK_FILE, DECIDING_FILE = "taken.json", "taken.deciding"
 HEARTBEAT_SECONDS, STALE_SECONDS = 20.0, 300.0
 """Seconds between two heartbeats, and seconds without a heartbeat after which a lock counts as abandoned."""
 HEARTBEATS_TO_WAIT = 3.5
@@ -84,6 +84,11 @@ def locked_error(folder: Path, *, work: str) -> CheckpointError:
     other = owner(folder) or {}
     name = f"process {other['process']} on {other['host']}" if other.keys() >= {"process", "host"} else "a process"
     return CheckpointError(f"{folder}: {name} is {work}; wait for its end, or give another --out")
+
+
+def is_lock_file(name: str) -> bool:
+    """Whether a file of this name in a folder is its lock, or what decides who takes an abandoned lock."""
+    return name in (LOCK_FILE, DECIDING_FILE)
 
 
 def is_locked(folder: Path) -> bool:
@@ -164,7 +169,7 @@ def _take_lock(path: Path, content: str) -> bool:
             return False
         # If several processes find the lock abandoned at the same time, only the one that creates this file may
         # write.
-        deciding = path.with_suffix(".deciding")
+        deciding = path.with_name(DECIDING_FILE)
         if not _create(deciding, content):
             if not _is_alive(deciding):  # its process died at this point; the next process can take the lock
                 deciding.unlink(missing_ok=True)

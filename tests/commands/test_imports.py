@@ -32,4 +32,4 @@ def test_a_missing_folder_is_said_before_anything_heavy_is_imported(arguments: l
     code = f"import sys\nfrom electra.cli import main\nassert main({arguments!r}) == 2\n"
     code += f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert re.match("electra: a (run|fine-tuning) needs --data", done.stderr) and done.stdout.strip() == ""
+    assert re.match("electra: a (run|fine-tuning) needs --(data|out)", done.stderr) and done.stdout.strip() == ""

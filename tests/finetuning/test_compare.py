@@ -60,26 +60,32 @@ def test_other_splits_are_compared_as_dev_is(table: Path, tmp_path: Path) -> Non
     assert actual.others == {"test": actual.dev} and actual.dev.interval is not None
 
 
-@pytest.mark.parametrize("old", ["predictions", "data"])
 def test_without_predictions_of_a_split_it_has_means_only(
-    table: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, old: str
+    table: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (table / "test.csv").write_text((table / "dev.csv").read_text())
     one, two = (write_finetuning(tmp_path / name, table, range(9), range(5)) for name in ("a", "b"))
     evaluate_on_test(one, 0.5, 0.7)
     evaluate_on_test(two, 0.8, 0.9)
-    if old == "predictions":
-        (two / "seed-1" / "test.jsonl").unlink()
-    else:
-        (table / "test.csv").write_text((table / "dev.csv").read_text().replace("text 7,no", "text 7,yes"))
+    (two / "seed-1" / "test.jsonl").unlink()
     actual = compare_finetunings(one, two, resamples=20)
     assert actual.dev.interval is not None
     assert actual.others == {"test": Difference(pytest.approx(0.6), pytest.approx(0.85), (ANY, ANY))}
-    said = {
-        "predictions": "seed-1/test.jsonl is missing; run the fine-tuning again with --fresh",
-        "data": "the data has changed",
-    }[old]
-    assert "the difference on test has no interval: " in caplog.text and said in caplog.text
+    assert "the difference on test has no interval: " in caplog.text
+    assert "seed-1/test.jsonl is missing; run the fine-tuning again with --fresh, which writes next" in caplog.text
+
+
+def test_a_split_whose_data_has_changed_is_not_compared(
+    table: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (table / "test.csv").write_text((table / "dev.csv").read_text())
+    one, two = (write_finetuning(tmp_path / name, table, range(9), range(5)) for name in ("a", "b"))
+    evaluate_on_test(one, 0.5, 0.7)
+    evaluate_on_test(two, 0.8, 0.9)
+    (table / "test.csv").write_text((table / "dev.csv").read_text().replace("text 7,no", "text 7,yes"))
+    actual = compare_finetunings(one, two, resamples=20)
+    assert actual.dev.interval is not None and actual.others == {}
+    assert "test is not compared: " in caplog.text and "the data has changed" in caplog.text
 
 
 def test_failed_seeds_are_counted(table: Path, tmp_path: Path) -> None:

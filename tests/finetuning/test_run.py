@@ -180,7 +180,7 @@ def test_mistakes_exit_2(model: str, easy: Path, tmp_path: Path, capsys: pytest.
     assert main(command(model, easy, tmp_path / "out", "--data.label", "mood")) == 2
     assert "there is no column 'mood'; the columns are 'text', 'label'" in capsys.readouterr().err
     assert main(["finetune", model, "--task", "rte", "--out", str(tmp_path / "out")]) == 2
-    assert "a fine-tuning needs --data" in capsys.readouterr().err
+    assert capsys.readouterr().err == "electra: a fine-tuning needs --data, the data of the task\n"
     assert main(command(str(tmp_path / "none"), easy, tmp_path / "out")) == 2
     assert "there is no folder" in capsys.readouterr().err
 

@@ -70,15 +70,26 @@ def test_the_start_says_how_long_the_run_is(
     assert caplog.text.rstrip().endswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("given", "numbers", "reason"),
+    [
+        ({}, "0.0003, times 0.8", " (rate and decay by the model's width, 32)"),
+        ({"optimizer.learning_rate": 1e-3}, "0.001, times 0.8", " (decay by the model's width, 32)"),
+        ({"optimizer.layer_decay": 0.5}, "0.0003, times 0.5", " (rate by the model's width, 32)"),
+        ({"optimizer.learning_rate": 1e-3, "optimizer.layer_decay": 0.5}, "0.001, times 0.5", ""),
+    ],
+)
 def test_the_start_says_why_the_defaults_are_what_they_are(
-    small_model: str, data: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    given: dict[str, float], numbers: str, reason: str, small_model: str, data: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
     caplog.set_level(logging.INFO)
-    setup = build_setup(load_task_config({**SETTINGS, "model": small_model, "data.path": data, "train.epochs": 0}))
+    settings = {**SETTINGS, "model": small_model, "data.path": data, "train.epochs": 0, **given}
+    setup = build_setup(load_task_config(settings))
     epochs, usual = setup.config.train.epochs, setup.task.default_epochs
     assert epochs > usual
     assert caplog.messages[-1] == (
-        "learning rate 0.0003, times 0.8 from each block to the block below (by the model's width, 32); "
+        f"learning rate {numbers} from each block to the block below{reason}; "
         f"{epochs:g} epochs of 32 rows a step (more than the usual {usual:g}, so that there are 300 steps)"
     )
 

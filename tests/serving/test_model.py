@@ -70,6 +70,22 @@ def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"data is not empty and is no model \(it has tokenizer.json\)"):
         model.save(data)
     assert [path.name for path in data.iterdir()] == ["tokenizer.json"]
+    (data / "tokenizer.json").unlink()
+    (data / "config.json").write_text('{"my": "project"}')
+    with pytest.raises(CheckpointError, match=r"it has config.json"):
+        model.save(data)
     (clone := tmp_path / "clone").mkdir()
     (clone / ".gitattributes").touch()
     assert model.save(model.save(clone)) == clone  # a clone from the hub, and a model that is there already
+
+
+def test_a_save_that_was_interrupted_can_be_repeated(tmp_path: Path) -> None:
+    saved = electra.load(write_model(tmp_path / "source")).save(tmp_path / "saved")
+    (saved / "config.json").unlink()  # it is written last
+    model = electra.load(tmp_path / "source")
+    (saved / "notes.txt").touch()
+    with pytest.raises(CheckpointError, match=r"it has notes.txt"):
+        model.save(saved)
+    (saved / "notes.txt").unlink()
+    model.save(saved)
+    assert electra.load(saved).tokenizer.get_vocab_size() == model.tokenizer.get_vocab_size()

@@ -82,8 +82,9 @@ def _describe(difference: Difference) -> str:
 
 
 def run(config: CompareConfig) -> ComparisonResult:
-    """Compare two fine-tunings of one task on the same examples of dev and test: paired bootstrap of the mean over
-    seeds.
+    """Compare two fine-tunings of one task on the same examples of dev and test, by a paired bootstrap.
+
+    The metrics are means over seeds.
 
     Examples:
         electra compare OUT-SMALL OUT-BASE

@@ -121,10 +121,13 @@ def _check_paths(command: FinetuneCommand) -> None:
         ConfigError: one of them is missing, and there is no file that may have it.
     """
     given = override_names(command.overrides)
-    data = command.data or any(name.startswith("data.") for name in given)
-    out = command.out or command.dry_run or "out" in given
-    if not _names_file(command) and not (data and out):
-        raise ConfigError("a fine-tuning needs --data, the data of the task, and --out, the folder to write to")
+    missing = []
+    if not command.data and not given & {"data.path", "data.train"}:
+        missing.append("--data, the data of the task")
+    if not command.out and not command.dry_run and "out" not in given:
+        missing.append("--out, the folder to write to")
+    if missing and not _names_file(command):
+        raise ConfigError(f"a fine-tuning needs {' and '.join(missing)}")
 
 
 def _names_file(command: FinetuneCommand) -> bool:

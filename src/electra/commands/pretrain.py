@@ -79,8 +79,10 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
             "  or give its settings one by one, as --objective.NAME VALUE"
         )
     table = read_toml(command.preset)  # what is missing is said before torch is imported, which takes seconds
-    if not command.dry_run and any(path is None and name not in table for name, path in paths.items()):
-        raise ConfigError("a run needs --data (made by `electra prepare`) and --out, the folder to write to")
+    needed = {"data": "--data (made by `electra prepare`)", "out": "--out, the folder to write to"}
+    missing = [option for name, option in needed.items() if paths[name] is None and name not in table]
+    if missing and not command.dry_run:
+        raise ConfigError(f"a run needs {' and '.join(missing)}")
     from electra.pretraining.config import PretrainConfig, refuse_two_lengths
     from electra.pretraining.warm_start import refuse_fixed, refuse_unused
 

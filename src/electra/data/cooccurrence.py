@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from electra.data.shards import Split
+from electra.errors import ConfigError
 
 WINDOW = 2
 """Maximum distance of two tokens that are counted as close."""
@@ -36,7 +37,7 @@ def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.
     not dominate; tokens that do not occur get rows of zeros.
 
     Raises:
-        MemoryError: less than `ADDRESS_SPACE` is free.
+        ConfigError: a limit leaves less than `ADDRESS_SPACE`.
     """
     _require_address_space()
     from scipy.sparse import csr_matrix, diags
@@ -72,10 +73,15 @@ def cooccurrence_table(split: Split, *, vocabulary_size: int, size: int) -> npt.
 
 
 def _require_address_space() -> None:
-    """Check that a limit (`ulimit -v`) leaves enough for the libraries. Nothing is used by this."""
+    """Check that a limit (`ulimit -v`) leaves enough for the libraries. Nothing is used by this.
+
+    Raises:
+        ConfigError: it does not.
+    """
     try:
         mmap.mmap(-1, ADDRESS_SPACE).close()
     except OSError as error:
-        raise MemoryError(
-            f"init.token_table cooccurrence needs {ADDRESS_SPACE >> 20} MB of address space; random needs none"
+        raise ConfigError(
+            f"init.token_table: cooccurrence needs {ADDRESS_SPACE >> 20} MiB of address space, and there is not "
+            "enough memory; allow more (ulimit -v), or set init.token_table to random, which needs none"
         ) from error

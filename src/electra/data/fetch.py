@@ -20,7 +20,7 @@ from electra.data.shards import (
     shard_checksums,
 )
 from electra.errors import ConfigError, DataError
-from electra.folder_lock import hold
+from electra.folder_lock import hold, is_lock_file
 from electra.json_files import MAX_BYTES
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def _check_out(out: Path, manifest: dict[str, Any], checksum: bytes) -> None:
     elif (out / CHECKSUM).is_file():
         if (out / CHECKSUM).read_bytes() != checksum:
             raise ConfigError(f"--out: {out} holds a part of other data; give a new folder, or delete it")
-    elif any(not path.match(".*.partial") and path.stem != "taken" for path in out.iterdir()):  # taken: the lock
+    elif any(not path.match(".*.partial") and not is_lock_file(path.name) for path in out.iterdir()):
         raise ConfigError(f"--out: {out} is not empty; give a new folder")
 
 

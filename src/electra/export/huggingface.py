@@ -43,6 +43,13 @@ logger = logging.getLogger(__name__)
 OBJECTIVE, TASK, TRAINED_LENGTH = "electra_objective", "electra_task", "electra_trained_length"
 """Keys in config.json that only electra reads: the objective that trained the network, the description of its
 task, and the longest input in training, if the network can read longer ones."""
+FILES = frozenset(
+    (
+        WEIGHTS, FACTORS, "README.md", "config.json",
+        "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
+    )
+)  # fmt: skip
+"""The names of all files that `save` can write."""
 MAX_LISTED = 20
 """Maximum number of tensors that a message names."""
 
@@ -138,6 +145,25 @@ def save_pretrained(pretrained: Pretrained, folder: Path, *, source: Path) -> No
             objective=pretrained.objective,
             task=pretrained.task,
             pairs=pretrained.pairs,
+        )
+
+
+def refuse_other_files(folder: Path) -> None:
+    """Refuse to save a model in a folder that holds something else.
+
+    A model may be there already, or files of a save that was interrupted.
+
+    Raises:
+        CheckpointError: the folder has other files, or its config.json cannot be read.
+    """
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+    if "config.json" in names:
+        others = [] if "model_type" in read_json(folder / "config.json") else names
+    else:
+        others = names if WEIGHTS not in names else [name for name in names if name not in FILES]
+    if others:
+        raise CheckpointError(
+            f"{folder} is not empty and is no model (it has {', '.join(sorted(others)[:3])}); give a new folder"
         )
 
 

@@ -101,9 +101,11 @@ def compare_finetunings(
     for split, means in _common_splits(one, other, metric).items():
         try:
             others[split] = on_split(split)
-        except (CheckpointError, DataError) as error:
+        except CheckpointError as error:
             logger.warning("the difference on %s has no interval: %s", split, error)
             others[split] = means
+        except DataError as error:  # the two may have been evaluated on different examples
+            logger.warning("%s is not compared: %s", split, error)
     return Comparison(
         metric, dev, seeds=(len(one), len(other)), names=(names[0], names[1]),
         failed=(_count_failed(one), _count_failed(other)), others=others,
@@ -209,7 +211,10 @@ def _read_predictions(folder: Path, split: str, known: list[dict[str, Any]]) -> 
     seeds = [seed["seed"] for seed in read_json(folder / "results.json")["seeds"]]
     files = [folder / f"seed-{seed}" / f"{split}.jsonl" for seed in seeds]
     if missing := [path for path in files if not path.is_file()]:
-        raise CheckpointError(f"{missing[0]} is missing; run the fine-tuning again with --fresh")
+        raise CheckpointError(
+            f"{missing[0]} is missing; run the fine-tuning again with --fresh, "
+            "which writes next to it, and compare that folder"
+        )
     runs = []
     for path in files:
         with path.open(encoding="utf-8") as file:

@@ -156,13 +156,15 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
 def _log_resolved(config: FinetuneConfig, given: FinetuneConfig, *, usual_epochs: float, width: int) -> None:
     """Log the settings that follow from the model and from the number of examples, and why they are so."""
     optimizer, epochs, size = config.optimizer, config.train.epochs, config.train.batch_size
-    are_defaults = not (given.optimizer.learning_rate and given.optimizer.layer_decay)
-    more = not given.train.epochs and epochs > usual_epochs
+    chosen = {"rate": not given.optimizer.learning_rate, "decay": not given.optimizer.layer_decay}
+    by_width = " and ".join(name for name, is_default in chosen.items() if is_default)
     logger.info(
-        "learning rate %g, times %g from each block to the block below%s; %g epoch%s of %s row%s a step%s",
-        optimizer.learning_rate, optimizer.layer_decay, f" (by the model's width, {width})" * are_defaults,
-        epochs, "s" * (epochs != 1), size, "s" * (size != 1),
-        f" (more than the usual {usual_epochs:g}, so that there are {LEAST_STEPS} steps)" * more,
+        "learning rate %g, times %g from each block to the block below%s; %g %s of %s %s a step%s",
+        optimizer.learning_rate, optimizer.layer_decay,
+        f" ({by_width} by the model's width, {width})" if by_width else "",
+        epochs, "epoch" if epochs == 1 else "epochs", size, "row" if size == 1 else "rows",
+        f" (more than the usual {usual_epochs:g}, so that there are {LEAST_STEPS} steps)"
+        if epochs > usual_epochs and not given.train.epochs else "",
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def resolve_device(wanted: str | torch.device | None, *, option: str = "device")
     if wanted is None or wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     if not is_device_name(wanted):
-        raise ConfigError(f"--{option} {wanted}: there is no such device; give {DEVICE_NAMES}")
+        raise ConfigError(f"--{option}: there is no device {wanted!r}; give {DEVICE_NAMES}")
     if problem := _problem(wanted):
         raise ConfigError(f"--{option} {wanted}: {problem}")
     if wanted == "cuda":

@@ -94,7 +94,7 @@ class HealthMonitor:
                 DEADLINE,
                 f"the deadline of {minutes:g} minutes is near: the run ends at step {step:,}{planned}, with the "
                 f"learning rate at {rate:.0%} of its peak",
-                "a run whose length fits into the time ends with a lower rate, and is better",
+                "set train.minutes or train.steps so that the run ends before the deadline, with a low rate",
             )
         ])  # fmt: skip
 

@@ -33,12 +33,10 @@ from electra.data.shards import (
 )
 from electra.data.tokenizer import describe_tokenizer, load_tokenizer
 from electra.errors import ConfigError, DataError
-from electra.folder_lock import hold
+from electra.folder_lock import hold, is_lock_file
 from electra.preparation.shard_writer import write_counts, write_unigram_fakes
 
-MERGE_FILES = re.compile(
-    r"(train|heldout)-\d+\.\w+|tokenizer\.json|unigram\.npy|manifest\.sha256|taken\.\w+|\..*\.partial"
-)
+MERGE_FILES = re.compile(r"(train|heldout)-\d+\.\w+|tokenizer\.json|unigram\.npy|manifest\.sha256|\..*\.partial")
 """Files that a killed merge may have left; the manifest comes last."""
 KINDS = ("documents", "sentences", "tokens")
 
@@ -79,7 +77,8 @@ def merge_data(folders: Sequence[Path], out: Path, *, weights: tuple[float, ...]
     _check_arguments(folders, weights)
     if (out / MANIFEST).is_file():
         return _check_finished(folders, out, weights)
-    if out.exists() and any(not MERGE_FILES.fullmatch(path.name) for path in out.iterdir()):
+    names = [path.name for path in out.iterdir()] if out.exists() else []
+    if any(not MERGE_FILES.fullmatch(name) and not is_lock_file(name) for name in names):
         raise ConfigError(f"--out: {out} is not empty; give a new folder")
     parts = [TokenData.open(folder) for folder in folders]
     _check_parts(parts, weights)

@@ -163,10 +163,10 @@ def _train_unigram(texts: Sequence[str], counts: Counter[str], size: int, rules:
         [normalizers.NFKC(), *rules.normalizers(), spaces, normalizers.Strip()]
     )
     # The trainer makes an entry of every character that it sees, so it sees only those of the alphabet.
-    texts = [tokenizer.normalizer.normalize_str(text) for text in texts]
-    counts = _count_characters(texts)
-    alphabet = _alphabet(counts, tokenizer.normalizer, size)
-    rare = dict.fromkeys(map(ord, counts.keys() - {*alphabet, " "}), RARE)
+    normalized = [tokenizer.normalizer.normalize_str(text) for text in texts]
+    seen = _count_characters(normalized)
+    alphabet = _alphabet(seen, tokenizer.normalizer, size)
+    rare = dict.fromkeys(map(ord, seen.keys() - {*alphabet, " "}), RARE)
     # Punctuation is split off: no "end." next to "end"; and a Chinese sentence is not one word to the trainer.
     splitters = [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
     without_rare = pre_tokenizers.Split(RARE, "removed")
@@ -179,7 +179,7 @@ def _train_unigram(texts: Sequence[str], counts: Counter[str], size: int, rules:
         initial_alphabet=alphabet,
         show_progress=False,
     )
-    tokenizer.train_from_iterator([text.translate(rare) for text in texts], trainer)
+    tokenizer.train_from_iterator((text.translate(rare) for text in normalized), trainer)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splitters)
     # Entries of the model are found in texts, so the special tokens are added outside of it, at the end.
     tokenizer.add_special_tokens(TRAINED_NAMES)

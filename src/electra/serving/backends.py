@@ -28,6 +28,8 @@ from electra.tasks.task_model import CPU_TOKENS, TaskModel, batches_by_length, c
 
 LISTED_LABELS = 5
 """Maximum number of labels in the description of a fine-tuned model."""
+LABEL_LENGTH = 40
+"""Maximum number of characters of such a label."""
 MIN_LENGTH = 3
 """Two special tokens and a token of the text."""
 
@@ -115,10 +117,11 @@ def describe_head(loaded: LoadedModel) -> str:
 
 
 def _describe_task(fields: Mapping[str, Any]) -> str:
-    """Describe what a model was fine-tuned for, from its stored fields."""
-    labels = fields.get("labels", ())
-    more = ", …" if len(labels) > LISTED_LABELS else ""
-    listed = f" ({', '.join(map(str, labels[:LISTED_LABELS]))}{more})" if labels else ""
+    """Describe what a model was fine-tuned for, from its stored fields, which nothing has checked yet."""
+    labels = fields.get("labels")
+    names = [str(label)[:LABEL_LENGTH] for label in labels] if isinstance(labels, list) else []
+    more = ", …" if len(names) > LISTED_LABELS else ""
+    listed = f" ({', '.join(names[:LISTED_LABELS])}{more})" if names else ""
     kind = f": {fields['kind']}{listed}" if fields.get("kind") else ""
     return f"fine-tuned for a task{kind}"
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from electra.errors import CheckpointError
-from electra.export.huggingface import save_pretrained
+from electra.export.huggingface import refuse_other_files, save_pretrained
 from electra.export.loading import find_masked_lm, find_model
 from electra.export.onnx.model import OnnxModel
 from electra.export.push import Upload, push_folder
@@ -121,11 +121,7 @@ class Model:
                 written or has something else than a model.
         """
         folder = Path(folder)
-        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-        if "config.json" not in names and (others := [name for name in names if not name.startswith(".")]):
-            raise CheckpointError(
-                f"{folder} is not empty and is no model (it has {', '.join(others[:3])}); give a new folder"
-            )
+        refuse_other_files(folder)
         self._write(folder)
         if self._masked_lm is not None:
             logger.warning(

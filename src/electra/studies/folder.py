@@ -13,7 +13,7 @@ from electra.config import flat, load_config, overrides_of
 from electra.config_fields import default_of, setting_name
 from electra.data.shards import TokenData
 from electra.errors import CheckpointError, ConfigError
-from electra.folder_lock import acquire
+from electra.folder_lock import acquire, is_lock_file
 from electra.json_files import write_json
 from electra.pretraining.build import build
 from electra.pretraining.config import PretrainConfig
@@ -35,14 +35,14 @@ def check_empty(out: Path) -> None:
     """
     if out.is_file():
         raise CheckpointError(f"{out} is a file; give another --out")
-    if out.is_dir() and (names := sorted(one.name for one in out.iterdir() if not _is_lock_file(one.name))):
+    if out.is_dir() and (
+        names := sorted(
+            one.name for one in out.iterdir() if not one.name.startswith(".") and not is_lock_file(one.name)
+        )
+    ):
         raise CheckpointError(
             f"{out} is not empty and holds no study (found {', '.join(names[:3])}); give another --out"
         )
-
-
-def _is_lock_file(name: str) -> bool:
-    return name.startswith((".", "taken."))
 
 
 def check_matches(setup: StudySetup, configs: ArmConfigs, data: TokenData, stored: Record) -> None:

@@ -27,12 +27,11 @@ def find_columns(
     Raises:
         DataError: a column is missing.
     """
-    second = data.pair
-    if pairs is not False and second is None and data.text is None:
-        second = _usual_second([name for name in names if name != data.label])
-    pairs = second is not None if pairs is None else pairs
+    if pairs is None:
+        usual_pair = data.text is None and _usual_second(names, TEXT_COLUMNS, label=data.label) is not None
+        pairs = data.pair is not None or usual_pair
     text, pair = find_text_columns(
-        path, names, data.text, second, pairs=pairs, label=data.label, usual=(TEXT_COLUMNS, PAIR_COLUMNS)
+        path, names, data.text, data.pair, pairs=pairs, label=data.label, usual=(TEXT_COLUMNS, PAIR_COLUMNS)
     )
     rest = [name for name in names if name not in (text, pair)]
     if not needs_label and not (data.label in rest if data.label else _first_usual(rest, LABEL_COLUMNS)):
@@ -56,7 +55,8 @@ def find_text_columns(
     Args:
         names: all columns of the file.
         text, pair, label: the columns that were named; None: those with usual names.
-        usual: usual names of the text's and of the second text's column.
+        usual: usual names of the text's and of the second text's column. If no column is named, two names that
+            belong together are preferred.
         options: options that name the two, for messages.
 
     Raises:
@@ -65,6 +65,8 @@ def find_text_columns(
     first = _find(path, names, text, usual[0], options[0], used=(pair, label))
     if not pairs:
         return first, None
+    if text is None and pair is None:
+        pair = _usual_second(names, usual[0], label=label)
     second = _find(path, names, pair, usual[1], options[1], used=(first, label))
     if first == second:
         raise DataError(f"{path}: both texts would be column {first!r}; name two with {' and '.join(options)}")
@@ -101,7 +103,8 @@ def _first_usual(names: Sequence[str], usual: Sequence[str]) -> str | None:
     return next((name for one in usual for name in names if name.lower() == one), None)
 
 
-def _usual_second(names: Sequence[str]) -> str | None:
+def _usual_second(names: Sequence[str], usual: Sequence[str], *, label: str | None) -> str | None:
     """Return the column that is a pair with the column of the text, by their names."""
-    first = (_first_usual(names, TEXT_COLUMNS) or "").lower()
+    names = [name for name in names if name != label]
+    first = (_first_usual(names, usual) or "").lower()
     return _first_usual(names, [USUAL_PAIRS[first]]) if first in USUAL_PAIRS else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.errors import DataError, did_you_mean, for_caller
+from electra.errors import DataError, did_you_mean
 from electra.readers.base import known_endings
 from electra.readers.read import is_table, read_records
 from electra.tasks import json_splits
@@ -26,7 +26,7 @@ SPLIT_NAMES = {
 }
 """The first or the last word of the name of a split's file, as in train.csv and sts-train.tsv."""
 SENTEVAL_FILES = (
-    "*.pos", "*.neg", "*.objective", "*.subjective", "*.label", "sentiment-train", "*/sentiment-train",
+    "*.pos", "*.neg", "*.objective", "*.subjective", "train_5500.label", "sentiment-train", "*/sentiment-train",
     "SICK_train.txt",
 )  # fmt: skip
 """Files of SentEval's tasks, which are no tables by their names."""
@@ -178,14 +178,16 @@ def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> 
 
 def _hint_for_layout(folder: Path) -> str:
     """Return what to do with a folder that has no training file, as the end of a sentence."""
-    if found := sorted(path for pattern in SENTEVAL_FILES for path in folder.glob(pattern)):
-        listed = ", ".join(path.relative_to(folder).as_posix() for path in found[:3])
-        return f", but {listed}, as in SentEval; docs/guides/finetuning.md (Other layouts) makes a table of it"
-    whole = min(folder.glob(f"*{json_splits.SUFFIX}"), default=None)
-    return (f"; a file with all splits, as CLINC150's, is given itself: --data {whole}. Or" if whole else ";") + (
-        " name one train.csv, or choose the files with --data.train FILE, --data.dev FILE and --data.test FILE "
+    remedy = (
+        "name one train.csv, or choose the files with --data.train FILE, --data.dev FILE and --data.test FILE "
         f"({known_endings(tables=True)})"
     )
+    if found := sorted(path for pattern in SENTEVAL_FILES for path in folder.glob(pattern)):
+        listed = ", ".join(path.relative_to(folder).as_posix() for path in found[:3])
+        return f"; {remedy}. If {listed} is of SentEval, docs/guides/finetuning.md (Other layouts) makes a table"
+    if whole := min(folder.glob(f"*{json_splits.SUFFIX}"), default=None):
+        return f"; {remedy}. If {whole.name} has all splits, as CLINC150's, give it itself: --data {whole}"
+    return f"; {remedy}"
 
 
 def order_labels(labels: Sequence[str], file: str) -> tuple[str, ...]:
@@ -251,8 +253,7 @@ def _describe_columns(columns: tuple[str, str | None, str | None], names: Sequen
     if columns[1] is not None:
         return f"{text} (pairs of texts)"
     other = next((name for name in names if name.lower() in PAIR_COLUMNS and name not in columns), None)
-    hint = f"; {other!r} is not read (--data.pair {other} reads it as the second text)"
-    return text if other is None else text + for_caller(hint)
+    return text if other is None else f"{text}; to read {other!r} as the second text, set data.pair to it"
 
 
 def _check_text(value: Any, place: str, column: str) -> str:

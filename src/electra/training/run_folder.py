@@ -17,6 +17,7 @@ from electra import __version__, durable
 from electra.config import flat, load_config
 from electra.config_fields import plain
 from electra.errors import CheckpointError, ConfigError
+from electra.folder_lock import is_lock_file
 from electra.json_files import read_json
 from electra.training.distributed import rank, world_size
 
@@ -131,7 +132,7 @@ def check_out_folder(run: RunFolder) -> None:
     if path.exists() and not path.is_dir():
         raise CheckpointError(f"{path} is a file; give another --out")
     if path.is_dir() and not run.config.exists():
-        run_files = {"log.txt", "environment.json", "taken.json", "ended.json", run.trace.parent.name}
+        run_files = {"log.txt", "environment.json", "ended.json", run.trace.parent.name}
         run_files |= {run.index.name, run.verified.parent.name}
         names = sorted(file.name for file in path.iterdir())
         if others := [name for name in names if name not in run_files and not _is_process_file(name)]:
@@ -141,7 +142,7 @@ def check_out_folder(run: RunFolder) -> None:
 
 
 def _is_process_file(name: str) -> bool:
-    return name.endswith(".partial") or (name.startswith("log-") and name.endswith(".txt"))
+    return is_lock_file(name) or name.endswith(".partial") or (name.startswith("log-") and name.endswith(".txt"))
 
 
 def require_same_config(

@@ -17,7 +17,7 @@ from electra.tasks.question_answering import QuestionAnswering
 from electra.tasks.tagging import Tagging
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 @pytest.mark.parametrize("examples", [ENGLISH, *OTHERS], ids=lambda one: one.question)
 def test_a_vocabulary_of_one_language_gets_examples_in_it(examples: Examples, kind: TokenizerKind) -> None:
     tokenizer = train_tokenizer([*examples.sentences] * 5, vocabulary_size=600, kind=kind)
@@ -41,6 +41,7 @@ def test_a_vocabulary_of_letters_gets_english() -> None:
         ("आज मौसम बहुत अच्छा है। हिन्दी भारत की भाषा है। वह पढ़ रहा है।", "उनका जन्म कहाँ हुआ था?"),
         ("오늘은 날씨가 아주 좋다. 한국어는 한국의 언어이다.", "그녀는 어디에서 태어났습니까?"),
         ("วันนี้อากาศดีมาก เขากำลังเรียนภาษาอังกฤษ", "เธอเกิดที่ไหน"),
+        ("今天天氣很好，我們去公園散步。臺灣的首都是臺北，人口超過兩百萬。", "她出生在哪里？"),
         ("Καλημέρα. Ο καιρός είναι πολύ καλός σήμερα.", ENGLISH.question),
     ],
 )

@@ -195,8 +195,8 @@ OTHERS = (
     ),
 )
 """German, French, Spanish, Italian, Portuguese, Russian, Chinese, Japanese, Korean, Hindi, Thai, Vietnamese."""
-UNKNOWN_TOKENS = 8
-"""As many tokens does a token count that is not in the vocabulary."""
+UNKNOWN_TOKENS = 4
+"""As many tokens does each character count that is not in the vocabulary."""
 CLEARLY_FEWER = 0.9
 """A language is preferred to English if it needs at most this share of the tokens per character."""
 SAMPLED_TOKENS = 5000
@@ -215,9 +215,12 @@ def find_examples(tokenizer: Tokenizer, unknown: int) -> Examples:
     """
 
     def tokens_per_character(examples: Examples) -> float:
-        encoded = tokenizer.encode_batch(list(examples.sentences), add_special_tokens=False)
-        ids = [token for one in encoded for token in one.ids]
-        return (len(ids) + (UNKNOWN_TOKENS - 1) * ids.count(unknown)) / len("".join(examples.sentences))
+        text = "\n".join(examples.sentences)
+        encoded = tokenizer.encode(text, add_special_tokens=False)
+        # An unknown token is a character, a word or a run of words, which depends on the kind of tokenizer.
+        pairs = zip(encoded.ids, encoded.offsets, strict=True)
+        missing = sum(end - start for token, (start, end) in pairs if token == unknown)
+        return (len(encoded.ids) + UNKNOWN_TOKENS * missing) / len(text)
 
     script = _main_script(tokenizer)
     readable = [one for one in (ENGLISH, *OTHERS) if script in set(map(_script, "".join(one.sentences)))]
