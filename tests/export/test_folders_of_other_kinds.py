@@ -35,6 +35,8 @@ def test_a_missing_folder_in_an_existing_one_is_not_a_hub_id(
 def test_only_runs_are_exported(folder: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="has no checkpoint; give the folder of a run"):
         export_run(tmp_path)
+    with pytest.raises(CheckpointError, match="none: there is no such folder; give the folder of a run"):
+        export_run(tmp_path / "none")
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / "config.json").write_text("{}")
     with pytest.raises(

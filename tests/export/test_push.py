@@ -75,7 +75,7 @@ def test_a_dry_run_lists_the_files_and_contacts_nobody(
 
 @pytest.mark.parametrize("name", ["a/b/c", "me/sp ace", "me/..", ""])
 def test_a_name_that_the_hub_does_not_allow_is_refused(hub: FakeHub, model: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=r"push: .* is no OWNER/NAME"):
+    with pytest.raises(ConfigError, match=r"push: .* is no OWNER/NAME of the hub: "):
         push_folder(model, name)
     assert not hub.calls
 
@@ -117,6 +117,7 @@ def test_a_run_is_exported_and_its_discriminator_uploaded(
     out = ["--out", str(tmp_path / "early")]
     assert main(["export", str(run), *out, "--push", "me/early", "--dry-run"]) == 0
     assert not (tmp_path / "early").exists() and not hub.calls
+    assert "alone, without the generator; to upload another folder" in capsys.readouterr().err
     assert main(["export", str(run), *out, "--push", "me/early"]) == 0
     weights = tmp_path / "early" / "discriminator" / "model.safetensors"
     assert hub.files["model.safetensors"] == weights.read_bytes()

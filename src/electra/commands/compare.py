@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from electra.finetuning.compare import Comparison, Difference
 
 
+FEW_SEEDS = 3
+"""With fewer seeds, the table says that their variation is unknown."""
+
+
 @dataclass(frozen=True)
 class CompareConfig:
     """The command line of `electra compare`."""
@@ -59,24 +63,26 @@ class ComparisonResult:
                 str(result.seeds[side]), "–" if deviation is None else f"{deviation:.4f}",
                 *([str(result.failed[side])] if failed else []),
             )  # fmt: skip
-        lines = [f"second - first: {_describe(result.dev)}"]
-        lines += [f"on {split}: {_describe(difference)}" for split, difference in result.others.items()]
+        # The examples are drawn again, the seeds are not.
+        of_what = " for these networks" if min(result.seeds) < FEW_SEEDS else ""
+        lines = [f"second - first: {_describe(result.dev, of_what)}"]
+        lines += [f"on {split}: {_describe(difference, of_what)}" for split, difference in result.others.items()]
         if any(result.failed):
             lines.append("failed seeds are included in the means; results.json says why they failed")
-        if min(result.seeds) < 3:
-            lines.append("with fewer than three seeds, the variation over seeds is unknown")
+        if min(result.seeds) < FEW_SEEDS:
+            lines.append("with fewer than three seeds, nothing is said about other seeds: train more (--seeds)")
         return Group(table, *lines)
 
 
-def _describe(difference: Difference) -> str:
-    """A difference and, if the predictions are known, its interval and whether it is significant."""
+def _describe(difference: Difference, of_what: str) -> str:
+    """A difference and, if the predictions are known, its interval and whether it is significant, of what."""
     value = f"{difference.second - difference.first:+.4f}"
     if difference.interval is None or difference.probability is None:
         return f"{value} (means over the seeds, without an interval)"
     low, high = difference.interval
     verdict = "significant" if difference.probability < 0.05 else "not significant"
     return (
-        f"{value}, 95% interval {low:+.4f} to {high:+.4f}, p = {difference.probability:.3f} ({verdict}; "
+        f"{value}, 95% interval {low:+.4f} to {high:+.4f}, p = {difference.probability:.3f} ({verdict}{of_what}; "
         f"{difference.examples:,} examples)"
     )
 

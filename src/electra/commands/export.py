@@ -104,7 +104,7 @@ def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
     """Export a model, unless it is a folder to upload as it is, and upload it."""
     from electra.errors import ConfigError
     from electra.export.included_models import model_path
-    from electra.export.loading import find_masked_lm, find_model
+    from electra.export.loading import AVERAGED, find_masked_lm, find_model, is_model_folder
     from electra.export.push import check_repository, push_folder
 
     check_repository(repository)  # before the export, which takes time
@@ -115,7 +115,12 @@ def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
     exported = _export(config) if is_run or config.to == "onnx" else None
     folder = find_model(path) if exported is None else exported.main_folder
     if (beside := find_masked_lm(folder)) is not None:
-        logger.info("the upload is the %s alone, without the %s", folder.resolve().name, beside.name)
+        averaged = beside.parent / AVERAGED
+        others = [path.name for path in (beside, averaged) if is_model_folder(path)]
+        logger.info(
+            "the upload is the %s alone, without the %s; to upload another folder of the export: electra export "
+            "FOLDER --push NAME", folder.resolve().name, " and the ".join(others),
+        )  # fmt: skip
     return PushResult(exported, push_folder(folder, repository, dry_run=config.dry_run))
 
 

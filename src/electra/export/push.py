@@ -43,7 +43,7 @@ def check_repository(repository: str) -> None:
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise ConfigError(f"push: {repository!r} is no OWNER/NAME of the hub: {error}") from error
+        raise ConfigError(f"push: this is no OWNER/NAME of the hub: {error}") from error
     if "/" not in repository:
         raise ConfigError(
             f"push: {repository!r} has no owner; give OWNER/{repository}, with your user name on the hub or an "

@@ -249,6 +249,8 @@ def _no_checkpoint_message(path: Path) -> str:
             f"{path} is not the folder of a run: {what} is a Hugging Face or ONNX folder already\n"
             f"  load it as it is, or convert it for onnxruntime: electra export {path} --to onnx"
         )
+    if not path.exists():
+        return f"{path}: there is no such folder; give the folder of a run"
     return f"{path} has no checkpoint; give the folder of a run that electra pretrain has written"
 
 
