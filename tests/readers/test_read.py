@@ -63,6 +63,12 @@ def test_quotation_marks_are_text_if_every_line_of_a_tab_table_is_a_row(tmp_path
     assert [line for line, _ in read_records(tmp_path / "a.tsv")] == [2, 3, 4, 5]
 
 
+def test_columns_without_a_name_may_be_several(tmp_path: Path) -> None:
+    """Spreadsheets write them at the end of a row."""
+    (tmp_path / "a.csv").write_text("text,label,,\none,1,,\n")
+    assert [(row["text"], row["label"]) for _, row in read_records(tmp_path / "a.csv")] == [("one", "1")]
+
+
 def test_line_numbers_are_those_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text,label\none,1\n\n"two\nlines",2\n')
     (tmp_path / "b.jsonl").write_text('\ufeff{"text": "one"}\n\n{"text": "two"}\r\n')
@@ -82,10 +88,14 @@ def test_values_keep_the_types_of_the_file(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.csv", b"text,label\none,1\ntwo\n", r"a\.csv:3: 1 fields, but the header has 2; fix or remove"),
-        ("a.csv", b"text,label\none,1\nt\xffo,2\n", r"a\.csv:3: broken UTF-8"),
+        ("a.csv", b"text,label\none,1\nt\xffo,2\n", r"a\.csv:3: broken UTF-8 .*; fix or remove .* iconv -f"),
+        ("a.csv", "größe,n\na,1\n".encode("cp1252"), r"a\.csv:1: broken UTF-8 .*; fix the header; or, .* iconv"),
+        ("a.tsv", "größe\tlabel\none\t1\n".encode("cp1252"), r"a\.tsv:1: broken UTF-8 .*; fix the header"),
+        ("a.csv", b"review,review,stars\na,b,1\n", r"a\.csv: the header has 'review' more than once; rename"),
         ("a.tsv", b"text\tlabel\none\t1\t2\n", r"a\.tsv:2: 3 fields, but the header has 2"),
         ("a.csv", b"", r"a\.csv: the file is empty"),
         ("a.jsonl", b'{"text": "one"}\n{"text": \n', r"a\.jsonl:2: broken JSON"),
+        ("a.jsonl", b'{"text": "one}\n', r"broken JSON \(Unterminated string starting at column 10\)"),
         ("a.jsonl", b'{"text": "one"}\n["text"]\n', r"a\.jsonl:2: the line is JSON but not an object"),
         ("a.jsonl", b'{"text": "one"}\n\n{"text": "\xff"}\n', r"a\.jsonl:3: broken UTF-8"),
         ("a.csv", "text,label\none,1\n".encode("utf-16"), r"a\.csv: the file is UTF-16"),
@@ -106,7 +116,7 @@ def test_broken_unicode_in_a_parquet_file_names_the_row(tmp_path: Path) -> None:
 
     column = pa.array([b"good", b"\xff\xfe"], pa.binary()).view(pa.string())
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a\.parquet:2: broken UTF-8"):
+    with pytest.raises(DataError, match=r"a\.parquet:2: broken UTF-8 .*; fix or remove this row$"):
         list(read_records(tmp_path / "a.parquet"))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from electra.errors import DataError
 from electra.readers.base import Record, Reject, TableReader, register_reader
-from electra.readers.lines import MAX_LINE, decode_lines, read_lines
+from electra.readers.lines import MAX_LINE, decode_lines, encoding_hint, read_lines
 
 MAX_ROW = 2 * MAX_LINE
 """Maximum number of characters in a row, whose quoted fields may have many lines."""
@@ -65,11 +66,16 @@ def _read_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
 
     lines = feed()
     header = next(lines, None)
+    if rejects:  # without this, the next line would be taken for the header
+        reason = rejects[0].reason
+        raise DataError(f"{path}:1: {reason}; fix the header{encoding_hint(reason)}")
     if header is None:
         raise DataError(f"{path}: the file is empty; a header line with the names of the columns is expected")
     delimiter = max("\t,;|", key=header.count)
     csv.field_size_limit(MAX_LINE)  # a setting of the process; the default rejects fields above 128 KiB
-    yield 1, next(csv.reader([header], delimiter=delimiter))
+    names = next(csv.reader([header], delimiter=delimiter))
+    _check_names(path, names)
+    yield 1, names
     if delimiter == "\t" and delimiter in header and _lines_are_rows(path, header.count("\t")):
         for number, line in decode_lines(str(path), read_lines(path)):
             if number > 1:
@@ -87,6 +93,17 @@ def _read_rows(path: Path) -> Iterator[tuple[int, list[str] | Reject]]:
         if row is None:
             return
         yield number, row
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    """Check that no column's values would replace those of another one. Empty names have no meaning.
+
+    Raises:
+        DataError: two columns have the same name.
+    """
+    if twice := [name for name, count in Counter(names).items() if count > 1 and name.strip()]:
+        listed = ", ".join(map(repr, twice))
+        raise DataError(f"{path}: the header has {listed} more than once; rename or remove one of these columns")
 
 
 def _lines_are_rows(path: Path, tabs: int) -> bool:

@@ -32,7 +32,7 @@ def _parse(line: str) -> dict[str, Any] | str:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
-        return f"broken JSON ({error.msg} at column {error.colno})"
+        return f"broken JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; nested thousands deep
         return f"broken JSON ({error})"
     return value if isinstance(value, dict) else "the line is JSON but not an object"

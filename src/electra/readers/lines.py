@@ -11,6 +11,12 @@ from typing import IO, Any, cast
 from electra.errors import DataError
 from electra.readers.base import Reject
 
+BROKEN_UTF8 = "broken UTF-8"
+"""Beginning of the reason of a reject that is not UTF-8."""
+CONVERT_ENCODING = (
+    "if the whole file is in another encoding, convert it, as with: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
+)
+"""Second remedy where a line is not UTF-8: often all lines are in another encoding."""
 MAX_LINE = 1 << 25
 """Maximum bytes in a line (32 MiB). A longer line is a reject; it is read in pieces, so memory stays bounded."""
 
@@ -80,7 +86,12 @@ def decode_lines(source: str, lines: Iterable[tuple[int, bytes | None]]) -> Iter
         try:
             yield number, raw.decode()
         except UnicodeDecodeError as error:
-            yield number, Reject(source, number, f"broken UTF-8 ({error.reason} at byte {error.start})")
+            yield number, Reject(source, number, f"{BROKEN_UTF8} ({error.reason} at byte {error.start})")
+
+
+def encoding_hint(reason: str) -> str:
+    """Return a second remedy for a line that was rejected for this reason, as the end of a sentence."""
+    return f"; or, {CONVERT_ENCODING}" if reason.startswith(BROKEN_UTF8) else ""
 
 
 def _start_frame() -> Any:

@@ -16,7 +16,7 @@ from electra.readers.base import (
     get_reader,
     known_endings,
 )
-from electra.readers.lines import check_is_text
+from electra.readers.lines import check_is_text, encoding_hint
 
 
 def open_reader(path: Path) -> Reader:
@@ -52,7 +52,8 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         check_is_text(path)
     for record in reader.read_records(path):
         if isinstance(record, Reject):
-            raise DataError(f"{path}:{record.line}: {record.reason}; fix or remove this row")
+            hint = "" if reader.binary else encoding_hint(record.reason)
+            raise DataError(f"{path}:{record.line}: {record.reason}; fix or remove this row{hint}")
         yield record.line, record.values
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.errors import ConfigError, DataError
 from electra.readers.base import TableReader, get_reader
-from electra.readers.lines import read_lines
+from electra.readers.lines import CONVERT_ENCODING, read_lines
 from electra.readers.read import read_records
 from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, check_suffix, no_text_error, write_lines
 from electra.tasks import conll
@@ -113,7 +113,9 @@ def _read_text_lines(name: str) -> Iterator[str]:
         try:
             text = (line or b"").decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise DataError(f"{name}:{number}: broken UTF-8 ({error.reason}); fix this line") from error
+            raise DataError(
+                f"{name}:{number}: broken UTF-8 ({error.reason}); fix this line; or, {CONVERT_ENCODING}"
+            ) from error
         if text and not text.isspace():
             yield text
         else:
