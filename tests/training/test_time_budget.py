@@ -1,5 +1,7 @@
 """The number of steps in train.minutes."""
 
+import math
+
 import pytest
 
 from electra.training.step_metrics import Progress
@@ -43,11 +45,7 @@ def test_fewer_steps_fit_if_later_ones_are_more_expensive(growth: float, steps: 
 def test_a_deadline_leaves_time_for_the_evaluation_and_the_export() -> None:
     now = [100.0]
     deadline = Deadline(10.0, clock=lambda: now[0])  # 30 s for the export, at most 120 s in all
-    assert not Deadline(clock=lambda: now[0]).is_near(1e9)
-    for evaluation, left in ((0.0, 30.0), (40.0, 70.0), (500.0, 120.0)):
-        now[0] = 700.0 - left - 1
-        assert not deadline.is_near(evaluation)
-        now[0] = 700.0 - left
-        assert deadline.is_near(evaluation)
-    now[0] = 670.0
-    assert Deadline(10.0, started=100.0, clock=lambda: now[0]).is_near(0.0)
+    assert Deadline(clock=lambda: now[0]).seconds_left(1e9) == math.inf
+    now[0] = 160.0
+    assert [deadline.seconds_left(evaluation) for evaluation in (0.0, 40.0, 500.0)] == [510.0, 470.0, 420.0]
+    assert Deadline(10.0, started=100.0, clock=lambda: now[0]).seconds_left(0.0) == 510.0

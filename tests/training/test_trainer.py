@@ -121,13 +121,29 @@ def test_a_run_ends_at_its_deadline_with_an_evaluation_and_a_checkpoint(
     )  # fmt: skip
     assert outcome.step == outcome.steps == 57 and outcome.stopped_by is None  # 600 s without 30 s for the export
     assert outcome.evaluation["step"] == 57 and outcome.evaluation["eval/examples"] == 9
-    assert "the deadline of 10 minutes is near: the run ends at step 57" in caplog.text
+    planned = " of 1,000" if length.steps else ""
+    reason = "because the deadline of 10 minutes is near; the learning rate was still at 12% of its peak; set"
+    assert f"stopped at step 57{planned}, {reason} train.minutes" in caplog.text
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line.get("health") == DEADLINE] == [57]
     caplog.clear()
     again, outcome = train(tmp_path / "run", length, micro_batches=clock.micro_batches)
     assert outcome.step == outcome.steps == 57 and same(weights(trainer), weights(again)), "it is finished"
     assert WARMING_UP not in caplog.text
+
+
+def test_a_run_is_planned_to_end_before_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(module.time, "perf_counter", clock)
+    deadline = Deadline(10.0, started=-180.0, clock=clock)  # three minutes passed before training
+    _, outcome = train(
+        tmp_path / "run", TrainConfig(minutes=9.0, deadline=10.0), micro_batches=clock.micro_batches,
+        deadline=deadline, warmup_steps=20,
+    )  # fmt: skip
+    assert outcome.step == outcome.steps == 39, "600 s less 180 s, and less 30 s for the export"
+    assert "the deadline" not in caplog.text
 
 
 def test_the_checkpoint_of_the_last_step_before_a_deadline_says_that_the_run_is_finished(tmp_path: Path) -> None:

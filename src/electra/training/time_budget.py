@@ -1,5 +1,6 @@
 """How many steps fit into `train.minutes`, by the speed of the first steps; and when `train.deadline` is near."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -33,16 +34,16 @@ class Deadline:
         self._minutes, self._clock = minutes, clock
         self._started = clock() if started is None else started
 
-    def is_near(self, evaluation_seconds: float) -> bool:
-        """Whether training must stop now, so that the last evaluation and the export are done in time.
+    def seconds_left(self, evaluation_seconds: float) -> float:
+        """Seconds in which training must stop, so that the last evaluation and the export are done in time.
 
         Args:
             evaluation_seconds: the duration of the last evaluation.
         """
         if self._minutes is None:
-            return False
-        left = 60.0 * self._minutes - (self._clock() - self._started)
-        return left <= min(EXPORT_SECONDS + evaluation_seconds, ENDING_SHARE * 60.0 * self._minutes)
+            return math.inf
+        ending = min(EXPORT_SECONDS + evaluation_seconds, ENDING_SHARE * 60.0 * self._minutes)
+        return 60.0 * self._minutes - (self._clock() - self._started) - ending
 
 
 def estimate_steps(

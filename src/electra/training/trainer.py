@@ -111,7 +111,7 @@ class Trainer:
             self.objective.train()
             while self.progress.steps is None or self.progress.step < self.progress.steps:
                 self._step()
-                if self.config.train.deadline and self.agreed_deadline(self._deadline_is_near()):
+                if self.config.train.deadline and self.agreed_deadline(self._seconds_before_deadline() <= 0):
                     self._end_at_deadline()
                 self._after_step()
                 if signal := self.agreed_signal(self.stop_signal.received or 0):
@@ -202,10 +202,12 @@ class Trainer:
         """
         config, progress = self.config, self.progress
         assert config.train.minutes is not None
+        spent = progress.seconds + progress.evaluation_seconds
+        budget = min(60.0 * config.train.minutes, spent + self._seconds_before_deadline())
         # One evaluation before the first step and one after every tenth of the run. The last one may be larger.
         estimate = broadcast_object(
             estimate_steps(
-                progress, budget=60.0 * config.train.minutes, warmup_steps=config.optimizer.warmup(None),
+                progress, budget=budget, warmup_steps=config.optimizer.warmup(None),
                 evaluations=10 + config.evaluation.last_size, growth=self._cost_growth,
             )
         )  # fmt: skip
@@ -214,16 +216,16 @@ class Trainer:
         progress.steps, seconds_per_step, reserved = estimate
         progress.step_seconds = []
         logger.info(
-            "%s minutes: %s steps at %.4f seconds per step, and %.0f seconds for evaluations",
-            config.train.minutes, f"{progress.steps:,}", seconds_per_step, reserved,
+            "%.4g minutes: %s steps at %.4f seconds per step, and %.0f seconds for evaluations",
+            budget / 60.0, f"{progress.steps:,}", seconds_per_step, reserved,
         )  # fmt: skip
         self._write_config()
         self._check_plan(progress.steps)
         return True
 
-    def _deadline_is_near(self) -> bool:
-        seconds = self.config.evaluation.last_size * self.progress.evaluation_seconds
-        return self.context.deadline.is_near(seconds)
+    def _seconds_before_deadline(self) -> float:
+        last_evaluation = self.config.evaluation.last_size * self.progress.evaluation_seconds
+        return self.context.deadline.seconds_left(last_evaluation)
 
     def _end_at_deadline(self) -> None:
         """Make the current step the last one."""
