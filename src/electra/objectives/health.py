@@ -92,8 +92,8 @@ class HealthMonitor:
         return self._new([
             Finding(
                 DEADLINE,
-                f"the deadline of {minutes:g} minutes is near: the run ends at step {step:,}{planned}, with the "
-                f"learning rate at {rate:.0%} of its peak",
+                f"stopped at step {step:,}{planned}, because the deadline of {minutes:g} minutes is near; the "
+                f"learning rate was still at {rate:.0%} of its peak",
                 "set train.minutes or train.steps so that the run ends before the deadline, with a low rate",
             )
         ])  # fmt: skip
