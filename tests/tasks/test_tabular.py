@@ -78,6 +78,17 @@ def test_no_column_is_both_texts(tmp_path: Path) -> None:
         read("pair", {"train": tmp_path / "t.csv"}, text="sentence", pair="sentence")
 
 
+def test_both_columns_of_an_unusual_pair_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("left,right,label\na,b,x\n")
+    with pytest.raises(
+        DataError, match=r"the columns are 'left', .*; name two with --data\.text and --data\.pair$"
+    ):
+        read("pair", {"train": tmp_path / "t.csv"})
+    (tmp_path / "t.csv").write_text("left,context,label\na,b,x\n")
+    with pytest.raises(DataError, match=r"; name it with --data\.text$"):
+        read("pair", {"train": tmp_path / "t.csv"})
+
+
 @pytest.mark.parametrize(
     ("header", "columns", "message"),
     [
@@ -162,7 +173,7 @@ def test_thousands_of_labels_are_a_mistake(tmp_path: Path) -> None:
     [
         ("classification", "text,label\na,x\nb,x\n", r"train\.csv: there is only one label, 'x'"),
         ("classification", "text,label\na,x\n   ,y\n", r"train\.csv:3: the text in column 'text' is empty"),
-        ("classification", "text,label\na,x\nb,\n", r"train\.csv:3: the label is missing"),
+        ("classification", "text,label\na,x\nb,\n", r"train\.csv:3: the label in column 'label' is missing"),
         ("classification", "text,label\n", r"train\.csv: the file has no rows"),
         ("classification", "text,label\na,x\nb,y\n", r"train\.csv: no label occurs twice, so no dev part"),
         ("regression", "text,score\na,1\nb,nan\n", r"train\.csv:3: the value should be a number, got 'nan'"),
@@ -176,6 +187,18 @@ def test_thousands_of_labels_are_a_mistake(tmp_path: Path) -> None:
 def test_data_that_cannot_be_learned_are_refused(kind: str, text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
         read_texts(kind, tmp_path, train=text)
+
+
+def test_a_missing_key_of_a_row_is_named(tmp_path: Path) -> None:
+    whole = [{"text": "a", "stars": label} for label in "xyxy"]
+    with pytest.raises(
+        DataError, match=r"train\.jsonl:5: the label in column 'stars' is missing; fill in or remove"
+    ):
+        read_records("classification", tmp_path, [*whole, {"text": "b"}])
+    with pytest.raises(
+        DataError, match=r"train\.jsonl:5: the text in column 'text' is missing; fill in or remove"
+    ):
+        read_records("classification", tmp_path, [*whole, {"stars": "x"}])
 
 
 @pytest.mark.parametrize("value", [None, 7, ["a"], "\ud800"])
@@ -244,7 +267,13 @@ def test_scores_of_pairs_by_named_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])
 @pytest.mark.parametrize(
-    "header", ["genre\tid\tscore\tsentence1\tsentence2", "genre\tid\tlabel\tPremise\tHypothesis"]
+    "header",
+    [
+        "genre\tid\tscore\tsentence1\tsentence2",
+        "genre\tid\tlabel\tPremise\tHypothesis",
+        "genre\tid\tlabel\ttext_a\ttext_b",
+        "genre\tid\tlabel\tquery\tpassage",
+    ],
 )
 def test_a_usual_pair_of_columns_is_read_as_one(kind: str, header: str, tmp_path: Path) -> None:
     """KorSTS has such columns."""

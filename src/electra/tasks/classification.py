@@ -175,7 +175,8 @@ def _examples(rows: Sequence[TableRow], indices: Mapping[str, int], split: str) 
 def _label(row: TableRow) -> str:
     value = row.label
     if not row.has_label or (isinstance(value, float) and math.isnan(value)):
-        raise DataError(f"{row.place}: the label is missing; fill in or remove this row")
+        column = "" if row.label_column is None else f" in column {row.label_column!r}"
+        raise DataError(f"{row.place}: the label{column} is missing; fill in or remove this row")
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # Parquet turns a column of whole numbers with a gap into floats.
     return str(value).strip()

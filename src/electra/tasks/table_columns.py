@@ -6,11 +6,17 @@ from pathlib import Path
 from electra.errors import DataError, did_you_mean
 from electra.tasks.config import DataConfig
 
-TEXT_COLUMNS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body")
-PAIR_COLUMNS = ("sentence2", "hypothesis", "second", "text_pair", "answer", "context")
+TEXT_COLUMNS = (
+    "text", "sentence", "sentence1", "premise", "question", "review", "content", "first", "body", "text_a",
+    "query",
+)  # fmt: skip
+PAIR_COLUMNS = ("sentence2", "hypothesis", "second", "text_pair", "answer", "context", "text_b", "passage")
 LABEL_COLUMNS = ("label", "labels", "class", "category", "score", "rating", "stars", "target")
 """Usual names, in order of preference."""
-USUAL_PAIRS = {"sentence1": "sentence2", "premise": "hypothesis", "first": "second", "text": "text_pair"}
+USUAL_PAIRS = {
+    "sentence1": "sentence2", "premise": "hypothesis", "first": "second", "text": "text_pair", "text_a": "text_b",
+    "query": "passage",
+}  # fmt: skip
 """Names that belong together: a table that has both has pairs of texts."""
 
 
@@ -62,6 +68,12 @@ def find_text_columns(
     Raises:
         DataError: a column is missing, or both are the same.
     """
+    rest = [name for name in names if name != label]
+    if pairs and text is None and pair is None and not any(_first_usual(rest, one) for one in usual):
+        raise DataError(
+            f"{path}: there are no columns with usual names for a pair of texts; the columns are "
+            f"{', '.join(map(repr, names))}; name two with {' and '.join(options)}"
+        )
     first = _find(path, names, text, usual[0], options[0], used=(pair, label))
     if not pairs:
         return first, None

@@ -36,12 +36,17 @@ SPLIT_SEED = 0
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table: its place for messages, its text or texts, and its label as it is in the file."""
+    """A row of a table: its place for messages, its text or texts, and its label as it is in the file.
+
+    Attributes:
+        label_column: None: the file has no columns.
+    """
 
     place: str
     first: str
     second: str | None
     label: Any
+    label_column: str | None = None
 
     @property
     def has_label(self) -> bool:
@@ -244,7 +249,7 @@ def _read_rows(
         place = f"{path}:{line}"
         first = _check_text(record.get(text), place, text)
         second = None if pair is None else _check_text(record.get(pair), place, pair)
-        yield TableRow(place, first, second, None if label is None else record.get(label))
+        yield TableRow(place, first, second, None if label is None else record.get(label), label)
 
 
 def _describe_columns(columns: tuple[str, str | None, str | None], names: Sequence[str]) -> str:
@@ -257,6 +262,8 @@ def _describe_columns(columns: tuple[str, str | None, str | None], names: Sequen
 
 
 def _check_text(value: Any, place: str, column: str) -> str:
+    if value is None:
+        raise DataError(f"{place}: the text in column {column!r} is missing; fill in or remove this row")
     if not isinstance(value, str):
         raise DataError(
             f"{place}: the text in column {column!r} is {type(value).__name__}, not a string; fix this row"
