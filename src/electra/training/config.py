@@ -62,8 +62,8 @@ class TrainConfig(LoopConfig):
     """Length of the run in steps."""
     minutes: PositiveFloat | None = None
     """Length of the run in minutes, instead of `steps`. The number of steps is computed from the speed of the
-    first steps. Loading, timing, the first and last evaluation and the export come on top, often one or two
-    minutes on a CPU; `train.deadline` limits the whole command."""
+    first steps. Loading, the choice of the precision, the export, and what evaluations need beyond a fifth of the
+    minutes come on top, often one or two minutes on a CPU; `train.deadline` limits the whole command."""
     deadline: PositiveFloat | None = None
     """Minutes after the start of the command at which the run ends, whatever its length: it stops early enough to
     evaluate, save and export. It is finished then, and is not resumed. What was planned for later steps does not
