@@ -94,6 +94,16 @@ def test_the_start_says_why_the_defaults_are_what_they_are(
     )
 
 
+@pytest.mark.parametrize(("rows", "warned"), [(29, True), (30, False)])
+def test_a_small_dev_part_gives_a_warning(
+    rows: int, warned: bool, small_model: str, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "dev.csv").write_text("text,label\n" + "a day,good\n" * rows)
+    settings = {**SETTINGS, "model": small_model, "data.path": data, "data.dev": str(tmp_path / "dev.csv")}
+    build_setup(load_task_config(settings))
+    assert (f"dev has only {rows} examples, so chance decides" in caplog.text) == warned
+
+
 def test_each_seed_has_its_own_order(small_model: str, data: Path) -> None:
     setup = build_setup(load_task_config({**SETTINGS, "model": small_model, "data.path": data}))
     rows = setup.rows["train"]

@@ -150,6 +150,8 @@ def test_dev_is_a_stratified_part_of_train(tmp_path: Path) -> None:
     assert sorted(everything) == sorted(f"text {i}" for i in range(40))
     assert actual.notes[0] == "no dev file: 4 of the 40 training rows are used for it"
     assert read_texts("classification", tmp_path, train=GOOD).splits == actual.splits
+    rare = read_texts("classification", tmp_path, train=f"{GOOD}once,maybe\n")
+    assert any(note.startswith("1 label has no example in dev") for note in rare.notes)
 
 
 def test_labels_that_train_does_not_have_are_refused(tmp_path: Path) -> None:

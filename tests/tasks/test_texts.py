@@ -23,7 +23,7 @@ from electra.tasks.catalog import load_problem
 from electra.tasks.classification import Classification, class_weights
 from electra.tasks.multilabel import Multilabel
 from electra.tasks.regression import Regression
-from electra.tasks.texts import TextExample, TextProblem, truncate_pair
+from electra.tasks.texts import TextExample, TextProblem, describe_untested_labels, truncate_pair
 
 COLORS = Classification(("accuracy", "macro_f1"), labels=("red", "green", "blue"))
 TOPICS = Multilabel(("micro_f1", "macro_f1", "accuracy"), labels=("sea", "land", "sky"))
@@ -45,6 +45,19 @@ def predict(problem: TextProblem, logits: Sequence[Sequence[float]]) -> list[dic
 
 def answers(*given: Any) -> list[TextExample]:
     return [TextExample("a", None, answer) for answer in given]
+
+
+def test_labels_that_dev_does_not_have_are_named() -> None:
+    assert describe_untested_labels(COLORS.labels, answers(0, 1, 2), answers(2, 1, 0)) == ()
+    assert describe_untested_labels(COLORS.labels, answers(0, 1, 2, 1), answers(2, 1)) == (
+        "1 label has no example in dev, so its metrics say nothing about it: 'red' (1 in train)",
+    )
+    assert describe_untested_labels(TOPICS.labels, answers((0, 1), (), (1,), (2,)), answers((2,))) == (
+        "2 labels have no example in dev, so its metrics say nothing about them: 'sea' (1 in train), "
+        "'land' (2 in train)",
+    )
+    many = [f"label {i}" for i in range(20)]
+    assert describe_untested_labels(many, answers(*range(20)), answers(3))[0].endswith("(1 in train), and 7 more")
 
 
 def truncated_lengths(one: int, other: int, room: int) -> list[int]:

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 DEV = "dev"
 FEW_STEPS = 50
 """Runs with fewer steps hardly change the model."""
+FEW_DEV_EXAMPLES = 30
+"""With fewer, a single example is more than 3% of dev."""
 MAX_UNKNOWN_SHARE = 0.1
 """Share of unknown tokens in a split above which little of its text reaches the model."""
 
@@ -136,6 +138,7 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     task = load_task(config)
     for note in task.notes:
         logger.info("%s: %s", task.name, note)
+    _warn_of_few_dev_examples(task)
     pretrained, given = load_pretrained(model), config
     config = resolve(
         config, pretrained.encoder.config, task,
@@ -151,6 +154,15 @@ def build_setup(config: FinetuneConfig) -> FinetuneSetup:
     _log_resolved(config, given, usual_epochs=task.default_epochs, width=pretrained.encoder.config.hidden_size)
     config = replace(config, train=replace(config.train, precision=precision.name))
     return replace(setup, config=config, precision=precision)
+
+
+def _warn_of_few_dev_examples(task: Task) -> None:
+    if (count := len(task.splits[DEV])) < FEW_DEV_EXAMPLES:
+        message = (
+            "%s: dev has only %s %s, so chance decides much of its metrics; give a larger dev file, or raise "
+            "--data.dev_share"
+        )
+        logger.warning(for_caller(message), task.name, count, "example" if count == 1 else "examples")
 
 
 def _log_resolved(config: FinetuneConfig, given: FinetuneConfig, *, usual_epochs: float, width: int) -> None:

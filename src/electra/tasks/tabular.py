@@ -15,7 +15,7 @@ from electra.tasks.base import Task
 from electra.tasks.config import DataConfig
 from electra.tasks.subsampling import stratified_split, stratify
 from electra.tasks.table_columns import PAIR_COLUMNS, find_columns
-from electra.tasks.texts import SHOWN_LABELS, TextExample, TextProblem
+from electra.tasks.texts import SHOWN_LABELS, TextExample, TextProblem, describe_untested_labels
 
 MAX_LABELS = 1000
 """Maximum number of labels. A column with more values is probably not the column of the labels."""
@@ -138,6 +138,8 @@ def build_table_task(
         f"{split}: {len(rows):,} row{'s' * (len(rows) != 1)}{problem.describe_answers(rows)}"
         for split, rows in splits.items()
     ]
+    if labels := getattr(problem, "labels", ()):
+        notes += describe_untested_labels(labels, splits["train"], splits["dev"])
     return Task(name, problem, splits, (*notes, *table.notes))
 
 

@@ -135,6 +135,27 @@ def label_shares(labels: Iterable[str], total: int) -> str:
     return f"; {', '.join(shown)}{more}"
 
 
+def describe_untested_labels(
+    labels: Sequence[str], train: Sequence[TextExample], dev: Sequence[TextExample]
+) -> tuple[str, ...]:
+    """Return a remark about the labels that no example of dev has, the rarest first; nothing if there are none."""
+    counts, tested = _count_labels(train), _count_labels(dev)
+    untested = sorted((number for number in counts if number not in tested), key=lambda number: counts[number])
+    if not untested:
+        return ()
+    shown = [f"{labels[number]!r} ({counts[number]:,} in train)" for number in untested[:SHOWN_LABELS]]
+    more = f", and {len(untested) - SHOWN_LABELS} more" if len(untested) > SHOWN_LABELS else ""
+    start = "1 label has" if len(untested) == 1 else f"{len(untested)} labels have"
+    pronoun = "it" if len(untested) == 1 else "them"
+    return (f"{start} no example in dev, so its metrics say nothing about {pronoun}: {', '.join(shown)}{more}",)
+
+
+def _count_labels(examples: Sequence[TextExample]) -> Counter[Any]:
+    """Return the number of examples of each label, for examples with one label or several."""
+    answers = (example.answer for example in examples)
+    return Counter(number for one in answers for number in (one if isinstance(one, tuple) else (one,)))
+
+
 def split_pair(text: Text, number: int, expected: str) -> tuple[str, str]:
     """Return the two parts of an input. Its number and what is expected are for the message.
 
