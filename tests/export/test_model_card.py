@@ -218,6 +218,62 @@ def test_other_objectives_have_their_own_descriptions(objective: str) -> None:
             assert "ElectraForMaskedLM" not in text
 
 
+@pytest.mark.parametrize("preset", ["continue", "continue-masked-lm", "electra-tiny"])
+def test_the_card_of_averaged_weights_has_nothing_that_was_measured_with_the_trained_ones(preset: str) -> None:
+    config = read_toml(preset)
+    config["model"]["vocabulary_size"] = 30_522
+    config["init"] |= {"discriminator": "first", "average": 0.25}
+    text, main = card("averaged", config=config), "encoder" if "masked-lm" in preset else "discriminator"
+    assert re.findall("^#+ .*", text, re.MULTILINE)[3:6] == [
+        "# Text encoder with averaged weights", "## Averaged weights", "## Use",
+    ]  # fmt: skip
+    assert "0.25 × those of the network that it was continued from, plus 0.75 × the\ntrained ones" in text
+    assert f"For anything else take `../{main}`" in text and "pipeline_tag" not in text
+    for other in (
+        "model-index",
+        "Held-out metrics",
+        "0.7412",
+        "metrics above",
+        "score",
+        "fill-mask",
+        "It was trained on",
+    ):
+        assert other not in text.partition("```toml")[0] + text.partition("</details>")[2], other
+    assert text.count('from_pretrained(".")') == 2 and "\n\n\n" not in text
+    trained = card(main, config=config)
+    assert "model-index" in trained and "## Held-out metrics" in trained
+
+
+def test_the_losses_are_those_of_the_run() -> None:
+    def sentences(preset: str, **objective: object) -> str:
+        config = read_toml(preset)
+        config["objective"] |= objective
+        return card(config=config).partition("are predicted.\n")[2].partition("\n<details>")[0].strip()
+
+    restoring = "Weight of the discriminator's loss 2.0, of the loss for restoring the original tokens 0.5."
+    assert sentences("continue", discriminator_weight=2.0, correction_weight=0.5) == restoring
+    shared = "Shared by the networks: embeddings."
+    assert sentences("electra-tiny", correction_weight=0.5, discriminator_weight=2.0) == f"{restoring} {shared}"
+    assert sentences("electra-tiny") == f"Weight of the discriminator's loss 1.0. {shared}"
+    assert sentences("electra-tiny", fakes="unigram") == sentences("continue-masked-lm") == ""
+
+
+def test_the_warm_up_is_described() -> None:
+    tenth = "Peak learning rate 0.0001; warm-up over the first tenth of the run (at most 10,000 steps).\n"
+    assert tenth in card(config=read_toml("continue"))
+    assert "Peak learning rate 0.001; 100 steps of warm-up.\n15% of the tokens are predicted.\n" in card()
+    config = read_toml("electra-tiny")
+    config["optimizer"]["steps_before"] = 20_000
+    assert "0.001; the schedule is that of a run after 20,000 steps.\n" in card(config=config)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_there_is_a_blank_line_below_the_table(half: bool) -> None:
+    for text in (card(half=half), card(config=read_toml("continue-masked-lm"), half=half)):
+        table = text.partition("| vocabulary |")[2].partition("## Use")[0]
+        assert table.count("\n\n") == 1 + half and ("float16" in table) == half and "\n\n\n" not in text
+
+
 def test_a_language_model_is_described_as_one() -> None:
     config = read_toml("txl-tiny")
     text = card("encoder", config=config, evaluation={})

@@ -71,9 +71,11 @@ def assert_is_mean(run: Path, original: Path) -> None:
 
 def test_the_encoder_is_the_mean_and_the_head_is_the_trained_one(run: Path, original: Path) -> None:
     assert_is_mean(run, original)
-    assert "0.25 × those of the network that it was continued from" in (
-        run / "export/averaged/README.md"
-    ).read_text(encoding="utf-8")
+    trained, averaged = (
+        (run / "export" / name / "README.md").read_text(encoding="utf-8") for name in ("discriminator", "averaged")
+    )
+    assert "0.25 × those of the network that it was continued from" in averaged
+    assert "## Held-out metrics" in trained and "## Held-out metrics" not in averaged
 
 
 @pytest.mark.parametrize("sharing", ["detached", "disentangled"])

@@ -16,7 +16,8 @@ from electra.objectives.masking import MaskingConfig
 from electra.objectives.metric_labels import metric_label
 
 SECOND_TITLE = "ELECTRA discriminator as a masked language model"
-CardKind = Literal["discriminator", "generator", "encoder", "run"]
+AVERAGED_TITLE = "Text encoder with averaged weights"
+CardKind = Literal["discriminator", "generator", "encoder", "averaged", "run"]
 """The folder for which a card is written: one of the exports, or the run's folder above them."""
 
 TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
@@ -79,12 +80,16 @@ def model_card(
     objective, encoder, generator, masking = _configs(config)
     about = objective.describe(masking)
     is_second = kind == "encoder" and objective.exports_masked_lm
-    fills_masks = kind == "generator" or about.fills_masks or is_second
+    average = config.get("init", {}).get("average", 0.0) if kind == "averaged" else 0.0
+    fills_masks = (kind == "generator" or about.fills_masks or is_second) and not average
     data, start = environment.get("data", {}), _start(config)
+    if average:  # the evaluation measured the trained weights
+        evaluation = {}
     return templates.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         kind=kind,
         about=about,
-        title=SECOND_TITLE if is_second else "ELECTRA generator" if kind == "generator" else about.title,
+        title=_title(kind, about, is_second=is_second),
+        average=average,
         is_second=is_second,
         half=half,
         path=_paths(kind),
@@ -103,6 +108,11 @@ def model_card(
         **_network_values(objective, about, encoder, generator),
         **_metric_values(objective, about, evaluation, progress, fills_masks=fills_masks, continued=bool(start)),
     )
+
+
+def _title(kind: CardKind, about: ModelDescription, *, is_second: bool) -> str:
+    titles: dict[CardKind, str] = {"generator": "ELECTRA generator", "averaged": AVERAGED_TITLE}
+    return SECOND_TITLE if is_second else titles.get(kind, about.title)
 
 
 def _start(config: Mapping[str, Any]) -> str | None:
@@ -272,9 +282,9 @@ def _is_from_hub(name: str) -> bool:
 
 def _warmup(optimizer: Mapping[str, Any]) -> str:
     if steps_before := optimizer.get("steps_before"):
-        return f"on the learning-rate schedule of a run after {_number(steps_before)} steps"
+        return f"the schedule is that of a run after {_number(steps_before)} steps"
     if optimizer.get("warmup_steps") == 0:
-        return "a tenth of the run, at most 10,000 steps, of warm-up"
+        return "warm-up over the first tenth of the run (at most 10,000 steps)"
     return f"{_number(optimizer.get('warmup_steps'))} steps of warm-up"
 
 
@@ -300,12 +310,26 @@ def _training(
         f"{_number(config.get('packing', {}).get('sequence_length'))} tokens: "
         f"{_number(progress.get('tokens'))} tokens, {progress.get('flops') or 0:.2e} floating-point operations, "
         f"{_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on {escaped(str(processor))}.",
-        f"Peak learning rate {optimizer.get('learning_rate')}, {_warmup(optimizer)}; "
+        f"Peak learning rate {optimizer.get('learning_rate')}; {_warmup(optimizer)}.",
         f"{masking.get('share', 0):.0%} of the tokens are predicted.",
+        _losses(objective, main),
     ]
-    if (weight := getattr(objective, "discriminator_weight", None)) is not None:
-        lines.append(f"Weight of the {main}'s loss {weight}; shared by the networks: {objective.sharing}.")
     return "\n".join(filter(None, lines))
+
+
+def _losses(objective: ObjectiveConfig, main: str) -> str:
+    """The weights of the losses, and what the networks share; empty for one network with one loss."""
+    weight, correction = (getattr(objective, f"{name}_weight", 0.0) for name in ("discriminator", "correction"))
+    sentences = []
+    if correction:
+        sentences.append(
+            f"Weight of the {main}'s loss {weight}, of the loss for restoring the original tokens {correction}."
+        )
+    elif objective.has_generator:
+        sentences.append(f"Weight of the {main}'s loss {weight}.")
+    if objective.has_generator:
+        sentences.append(f"Shared by the networks: {objective.sharing}.")
+    return " ".join(sentences)
 
 
 def _settings(config: Mapping[str, Any]) -> str:

@@ -134,13 +134,8 @@ def _save_averaged(
     except (CheckpointError, DataError) as error:
         logger.warning("no average of the weights (init.average) was exported: %s", error)
         return None
-    note = (
-        f"\n## Averaged weights\n\nThe weights of the encoder are {weight:g} × those of the network that it was "
-        f"continued from, plus {1 - weight:g} × the trained ones.\nThey are for fine-tuning. "
-        f"For anything else take the folder `{name}`, whose head belongs to its weights.\n"
-    )
     network = replace(networks[name], encoder=encoder)
-    _save(name, network, folder, checkpoint, config, card=cards[name] + note, dtype=dtype)
+    _save(name, network, folder, checkpoint, config, card=cards["averaged"], dtype=dtype)
     return folder
 
 
@@ -270,12 +265,12 @@ def _cards(
 ) -> dict[CardKind, str]:
     """The model cards of the run and of its networks."""
     environment = read_json(run_folder.environment, optional=True)
-    kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator", "encoder")
+    kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator", "encoder", "averaged")
     return {
         kind: model_card(
             kind,
             config=to_table(config),
-            trained_length=trained_length(config, "discriminator" if kind == "run" else kind),
+            trained_length=trained_length(config, "generator" if kind == "generator" else "discriminator"),
             progress=checkpoint.state["progress"],
             evaluation=checkpoint.state["evaluation"],
             environment=environment,
