@@ -30,10 +30,21 @@ SMALL, LARGE = 256, 1024
 
 
 @dataclass(frozen=True)
+class _DefaultAtZero(Range):
+    """Bounds of a number that is above 0, or 0 for a default that depends on the model or the data."""
+
+    def __str__(self) -> str:
+        return "above 0, or 0 for the default"
+
+
+FloatOrDefault = Annotated[float, _DefaultAtZero(ge=0)]
+
+
+@dataclass(frozen=True)
 class FinetuneOptimizerConfig(AdamWConfig):
     """AdamW with linear warm-up and linear decay to 0 (paper, table 7)."""
 
-    learning_rate: NonNegativeFloat = 0.0
+    learning_rate: FloatOrDefault = 0.0
     """Peak learning rate. 0: 3e-4, 1e-4 or 5e-5 for models as wide as ELECTRA-Small, -Base or -Large."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay of matrices and embeddings. Biases and LayerNorms have none. The original code uses
@@ -61,7 +72,7 @@ class FinetuneTrainConfig(LoopConfig):
 
     batch_size: PositiveInt = 32
     """Rows per step."""
-    epochs: NonNegativeFloat = 0.0
+    epochs: FloatOrDefault = 0.0
     """Passes over the training data. 0: 3, or the paper's number for some tasks (RTE and STS-B 10, SQuAD 2), and
     more if the examples are few: as many as make 300 steps."""
     dropout: DropoutProbability = 0.1

@@ -30,6 +30,11 @@ def _load_task(config: FinetuneConfig) -> Task:
     if config.data.path is None and config.data.train is None:
         raise ConfigError("data.path: is missing; give the folder or file of the task's data, --data PATH")
     if config.kind != "named":
+        if find_named_task(config.task) or config.task == "glue":
+            raise ConfigError(
+                f"kind: --task {config.task} has its own kind; leave out --kind, or for your own data give "
+                "another --task"
+            )
         own: Task = tasks.get(config.kind).load_task(config.task or config.kind, config.data, config.head)
         return own
     if not config.task:
