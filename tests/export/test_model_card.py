@@ -264,7 +264,7 @@ def test_the_warm_up_is_described() -> None:
     assert "Peak learning rate 0.001; 100 steps of warm-up.\n15% of the tokens are predicted.\n" in card()
     config = read_toml("electra-tiny")
     config["optimizer"]["steps_before"] = 20_000
-    assert "0.001; the schedule is that of a run after 20,000 steps.\n" in card(config=config)
+    assert "0.001; the learning-rate schedule is that of a run after 20,000 steps.\n" in card(config=config)
 
 
 @pytest.mark.parametrize("half", [False, True])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import electra
 from electra.cli import main
@@ -76,6 +76,25 @@ def test_the_encoder_is_the_mean_and_the_head_is_the_trained_one(run: Path, orig
     )
     assert "0.25 × those of the network that it was continued from" in averaged
     assert "## Held-out metrics" in trained and "## Held-out metrics" not in averaged
+
+
+def test_the_log_says_once_what_became_of_the_tensors_of_the_original(
+    original: Path, held_out_data: Path, tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(original, older)
+    tensors = {name.removeprefix("electra."): tensor for name, tensor in weights(older).items()}
+    renamed = sum(name.startswith(("embeddings", "encoder.")) for name in tensors)
+    tensors |= {"classifier.dense.weight": torch.zeros(3), "embeddings.position_ids": torch.arange(9)}
+    save_file(tensors, older / "model.safetensors")
+    settings = [*SHAPELESS, f"data={held_out_data}", f"out={tmp_path / 'run'}", f"init.discriminator={older}"]
+    log = (pretrain(load_config(PretrainConfig, "continue", settings)).run / "log.txt").read_text()
+    assert "compared with" in log and "average with the original" in log  # both have loaded it again
+    assert log.count("classifier.dense.weight") == 1
+    assert f"not used of {older}: classifier.dense.weight, embeddings.position_ids\n" in log
+    names = "embeddings.LayerNorm.bias as electra.embeddings.LayerNorm.bias"
+    assert f"{renamed} tensors of {older} have names of another form, and are used: for example {names}\n" in log
+    assert log.count("the head that fills masks is fresh, because there was none to load; the run trains it") == 1
 
 
 @pytest.mark.parametrize("sharing", ["detached", "disentangled"])

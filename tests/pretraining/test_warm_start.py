@@ -98,7 +98,7 @@ def test_it_resumes_where_the_first_networks_are_gone(first: Path, data_folder: 
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(run).items())
     rates = [json.loads(line).get("learning_rate") for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert next(filter(None, rates)) == pytest.approx(1e-3 * 0.25)  # at the fourth step of four
-    assert "on the learning-rate schedule of a run after 9 steps" in (run / "README.md").read_text()
+    assert "the learning-rate schedule is that of a run after 9 steps" in (run / "README.md").read_text()
 
 
 def test_networks_that_changed_before_the_first_checkpoint_are_named(

@@ -217,11 +217,14 @@ def _network_fields(
     }
 
 
-def load(folder: Path) -> Pretrained:
+def load(folder: Path, *, quiet: bool = False) -> Pretrained:
     """Return the networks and the tokenizer of a Hugging Face folder.
 
     Heads that electra does not know, such as a classifier that transformers fine-tuned, are ignored, with a log
     message.
+
+    Args:
+        quiet: without that message, for callers that log `Pretrained.unused`, or have loaded the folder before.
 
     Raises:
         CheckpointError: a file is missing or damaged, electra has no such network, or tensors are missing, unknown
@@ -248,7 +251,7 @@ def load(folder: Path) -> Pretrained:
         networks = checkpoint_format.load_networks(config, tensors, task=task is not None, problems=problems)
     if problems:
         raise CheckpointError(f"{folder}: the weights do not fit config.json:\n" + _list(problems))
-    if tensors:
+    if tensors and not quiet:
         logger.info("%s: ignored %s, which belong to another head", folder, ", ".join(sorted(tensors)))
     tokenizer, max_length = read_tokenizer(folder, networks.encoder.config)
     return Pretrained(
@@ -261,18 +264,18 @@ def load(folder: Path) -> Pretrained:
         networks.pairs,
         trained_length=min(max_length, trained_length),
         unused=(*sorted(tensors), *dropped),
-        renamed=renamed,
+        renamed={stored: name for stored, name in renamed.items() if name not in tensors},
     )
 
 
 def _renamed(
     checkpoint_format: CheckpointFormat, tensors: dict[str, Tensor], model_type: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the new names of tensors that the format renames, and the names of those that it leaves out."""
-    renamed = checkpoint_format.rename(dict(tensors), model_type)
-    kept = {id(tensor) for tensor in renamed.values()}
-    dropped = sorted(name for name, tensor in tensors.items() if id(tensor) not in kept)
-    return tuple(sorted(renamed.keys() - tensors.keys())), tuple(dropped)
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the tensors that the format renames (stored name: new name), and the names of those that it drops."""
+    names = {id(tensor): name for name, tensor in checkpoint_format.rename(dict(tensors), model_type).items()}
+    kept = {name: names[id(tensor)] for name, tensor in sorted(tensors.items()) if id(tensor) in names}
+    dropped = tuple(sorted(tensors.keys() - kept.keys()))
+    return {stored: name for stored, name in kept.items() if stored != name}, dropped
 
 
 def _task_fields(task: dict[str, Any]) -> dict[str, Any]:

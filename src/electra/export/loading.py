@@ -34,13 +34,16 @@ def load(model: str | Path) -> tuple[EncoderModule, Tokenizer]:
     return pretrained.encoder, pretrained.tokenizer
 
 
-def load_pretrained(model: str | Path) -> Pretrained:
+def load_pretrained(model: str | Path, *, quiet: bool = False) -> Pretrained:
     """Load a MODEL with its head.
+
+    Args:
+        quiet: without a log message that names the tensors which are not loaded.
 
     Raises:
         CheckpointError, DataError: as `load`.
     """
-    return load_folder(find_model(model))
+    return load_folder(find_model(model), quiet=quiet)
 
 
 def find_model(model: str | Path) -> Path:

@@ -282,7 +282,7 @@ def _is_from_hub(name: str) -> bool:
 
 def _warmup(optimizer: Mapping[str, Any]) -> str:
     if steps_before := optimizer.get("steps_before"):
-        return f"the schedule is that of a run after {_number(steps_before)} steps"
+        return f"the learning-rate schedule is that of a run after {_number(steps_before)} steps"
     if optimizer.get("warmup_steps") == 0:
         return "warm-up over the first tenth of the run (at most 10,000 steps)"
     return f"{_number(optimizer.get('warmup_steps'))} steps of warm-up"

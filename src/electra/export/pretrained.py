@@ -1,6 +1,7 @@
 """A pre-trained or fine-tuned model: encoder, head and tokenizer."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tokenizers import Tokenizer
@@ -60,7 +61,8 @@ class Pretrained:
         task: the description of the fine-tuning task (`electra.tasks.catalog`); None without fine-tuning.
         pairs: the head for pairs of segments next to a masked language model.
         unused: names of stored tensors that were not loaded, such as a pooler.
-        renamed: today's names of tensors that are stored under other names.
+        renamed: the stored names of tensors that were loaded and have another name in transformers today, with
+            that name.
     """
 
     encoder: EncoderModule
@@ -72,7 +74,7 @@ class Pretrained:
     pairs: SentencePairHead | None = None
     trained_length: int | None = None
     unused: tuple[str, ...] = ()
-    renamed: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def memory_length(self) -> int:

@@ -32,8 +32,10 @@ def check_encoder_changes(
         return {}
     folders = [folder for folder in (exported.main_folder, exported.averaged) if folder is not None]
     try:
-        networks = [load_pretrained(folder) for folder in folders]
-        measured = measure_encoder_changes(load_pretrained(original), networks, data.heldout, device=device)
+        networks = [load_pretrained(folder, quiet=True) for folder in folders]
+        measured = measure_encoder_changes(
+            load_pretrained(original, quiet=True), networks, data.heldout, device=device
+        )
     except (CheckpointError, DataError) as error:
         logger.warning("what is left of %s (init.discriminator) was not measured: %s", original, error)
         return {}

@@ -128,9 +128,11 @@ def _save_averaged(
         return None
     networks = objective.exportable_networks()
     name: NetworkName = "discriminator" if "discriminator" in networks else "encoder"
-    encoder = load_pretrained(exported[name]).encoder  # in the run, a table can be a sum (objective.sharing)
+    encoder = load_pretrained(
+        exported[name], quiet=True
+    ).encoder  # in the run, a table can be a sum (objective.sharing)
     try:
-        average_with(encoder, load_pretrained(original).encoder, weight=weight)
+        average_with(encoder, load_pretrained(original, quiet=True).encoder, weight=weight)
     except (CheckpointError, DataError) as error:
         logger.warning("no average of the weights (init.average) was exported: %s", error)
         return None

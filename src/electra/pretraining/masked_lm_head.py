@@ -30,7 +30,7 @@ def load_masked_lm_head(model: str | Path, discriminator: Pretrained) -> MaskedL
     folder = find_masked_lm(model)
     if folder is None or folder.name != "encoder":
         return None
-    beside = load_pretrained(folder)
+    beside = load_pretrained(folder, quiet=True)
     ours, theirs = discriminator.encoder.state_dict(), beside.encoder.state_dict()
     if ours.keys() != theirs.keys() or any(not torch.equal(ours[name], theirs[name]) for name in ours):
         logger.warning("%s is another network than the discriminator beside it; its head is not used", folder)
@@ -43,7 +43,10 @@ def initialize_masked_lm_head(network: ExportableNetwork, loaded: MaskedLanguage
     head = network.head
     assert isinstance(head, MaskedLanguageModelHead)
     if loaded is None:
-        logger.info("the head that fills masks is fresh; a second stage (init.from) keeps it")
+        logger.info(
+            "the head that fills masks is fresh, because there was none to load; the run trains it, too "
+            "(export/encoder)"
+        )
     elif loaded.activation is not head.activation:
         logger.warning(
             "the head that fills masks is fresh: the trained one has another activation than that of the run"

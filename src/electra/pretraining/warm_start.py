@@ -90,7 +90,7 @@ def load_warm_start(config: PretrainConfig) -> WarmStart:
     init = config.init
     if init.from_ is not None:
         return WarmStart(first_stage=load_first_stage(init.from_))
-    discriminator = None if init.discriminator is None else load_pretrained(init.discriminator)
+    discriminator = None if init.discriminator is None else load_pretrained(init.discriminator, quiet=True)
     if discriminator is not None and init.generator_layers:
         return _with_copied_generator(discriminator, init.generator_layers, str(init.discriminator))
     if init.discriminator is not None and discriminator is not None and config.objective.exports_masked_lm:
@@ -100,7 +100,7 @@ def load_warm_start(config: PretrainConfig) -> WarmStart:
         return WarmStart(discriminator, head)
     if init.generator is None:
         return WarmStart(discriminator)
-    generator = load_pretrained(_generator_folder(init.generator))
+    generator = load_pretrained(_generator_folder(init.generator), quiet=True)
     if not isinstance(generator.head, MaskedLanguageModelHead):
         what = "has no head" if generator.head is None else "is a discriminator"
         if isinstance(generator.head, LanguageModelHead):
@@ -134,7 +134,7 @@ def _with_copied_generator(discriminator: Pretrained, layers: int, name: str) ->
     if not isinstance(head, MaskedLanguageModelHead) or head.activation is not ACTIVATIONS["gelu"]:
         head = None
     note = f"the generator is a copy of {name}, cut to the first {layers} of {shape.layers} blocks"
-    generator = replace(discriminator, encoder=encoder, head=head, pairs=None, unused=(), renamed=())
+    generator = replace(discriminator, encoder=encoder, head=head, pairs=None, unused=(), renamed={})
     return WarmStart(discriminator, generator=generator, notes=(note,))
 
 
@@ -378,8 +378,11 @@ def _log_differences(pretrained: Pretrained, name: str, unused_heads: list[str])
     if unused := [*unused_heads, *pretrained.unused]:
         logger.info("not used of %s: %s", name, ", ".join(unused))
     if pretrained.renamed:
-        number, first = len(pretrained.renamed), pretrained.renamed[0]
-        logger.info("%s tensors of %s are stored under other names, such as that of %s", number, name, first)
+        stored, today = next(iter(pretrained.renamed.items()))
+        logger.info(
+            "%s tensors of %s have names of another form, and are used: for example %s as %s",
+            len(pretrained.renamed), name, stored, today,
+        )  # fmt: skip
 
 
 def _start_from_cooccurrence(encoders: list[EncoderModule], data: TokenData) -> None:
