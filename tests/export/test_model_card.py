@@ -80,7 +80,7 @@ def test_the_card_describes_the_run() -> None:
     assert "wordpiece, 30,522 entries, lowercased, 4.41 characters a token, 0.12% unknown" in text
     assert "at step 1,100 (the weights are from step 1,200):" in text
     assert "| AUC on replaced tokens | 0.7412 |" in text
-    assert "| generator entropy (nats) | – |" in text and "| something new | 0.5000 |" in text
+    assert "| masked-LM entropy (nats) | – |" in text and "| something new | 0.5000 |" in text
     assert "discriminator_weight = 1.0" in text and "up to 128 tokens" in text
     assert "learned almost nothing" not in text
     assert "{{" not in text and "{%" not in text

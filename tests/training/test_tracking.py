@@ -80,6 +80,9 @@ def test_a_report_is_one_line_with_everything_in_it() -> None:
         "step 1,200/10,000 · loss 7.2500 · generator 6.0000 · discriminator 0.2500 · lr 5.00e-04 · "
         "gradient 1.50 · 12,345 tokens/s · utilization 41% · 3m 20s left"
     )
+    del figures["discriminator_loss"]  # a masked language model that is trained alone
+    line = report_line(figures, steps=None, utilization=0.41, seconds_left=None)
+    assert line.startswith("step 1,200 · loss 7.2500 · masked LM 6.0000 · lr")
 
 
 def test_the_log_file_has_the_messages_of_the_library(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The names of metrics for people: in console lines, tables, figures, reports and model cards."""
 
+from collections.abc import Collection
+
 METRIC_LABELS = {
     "eval/discriminator_auc": "AUC on replaced tokens",
     "eval/unigram_auc": "AUC on unigram fakes",
@@ -12,7 +14,7 @@ METRIC_LABELS = {
     "eval/masked_lm_accuracy": "masked-LM accuracy",
     "eval/masked_lm_sample_accuracy": "masked-LM accuracy of samples",
     "eval/masked_lm_loss": "masked-LM loss",
-    "eval/generator_entropy": "generator entropy (nats)",
+    "eval/generator_entropy": "masked-LM entropy (nats)",
     "eval/encoder_masked_lm_accuracy": "masked-LM accuracy, large network",
     "eval/restored_accuracy": "accuracy at chosen positions",
     "eval/restored_loss": "loss at chosen positions",
@@ -37,6 +39,19 @@ METRIC_LABELS = {
 """By the key in metrics.jsonl."""
 
 
+BESIDE_GENERATOR = ("discriminator_loss", "encoder_loss")
+"""The losses of the network for which a generator makes replacements."""
+
+
 def metric_label(key: str) -> str:
     """The label of a metric; of an unknown one its key in words."""
     return METRIC_LABELS.get(key) or key.removeprefix("eval/").replace("_", " ")
+
+
+def is_masked_lm(loss: str, measured: Collection[str]) -> bool:
+    """Whether a loss is that of a masked language model that is trained alone: it has the key of a generator.
+
+    Args:
+        measured: the keys of everything that was measured in the same steps or the same run.
+    """
+    return loss == "generator_loss" and not any(name in measured for name in BESIDE_GENERATOR)

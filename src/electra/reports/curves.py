@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.export.display_name import display_name
-from electra.objectives.metric_labels import metric_label
+from electra.objectives.metric_labels import is_masked_lm, metric_label
 from electra.reports.figures import new_figure
 from electra.reports.metrics import Metrics, Record, read_metrics
 
@@ -81,10 +81,10 @@ def run_figure(run: Path) -> Any:
 def run_panels(metrics: Metrics) -> list[Panel]:
     """A run's training losses, held-out detection and held-out accuracy against tokens, as far as its objective
     has them."""
+    losses = [name for name in TRAINING if _has(metrics.reports, name)]
     panels = [
-        Panel(f"{metric_label(name)}, training", partial(_draw_loss, records=metrics.reports, name=name))
-        for name in TRAINING
-        if _has(metrics.reports, name)
+        Panel(f"{label}, training", partial(_draw_loss, records=metrics.reports, name=name, label=label))
+        for name, label in ((name, _loss_label(name, losses)) for name in losses)
     ]
     for title, unit, names in (
         ("detection of replaced tokens, held out", "AUC", DETECTION),
@@ -157,9 +157,13 @@ def _draw_seeds(
     axes.grid(alpha=0.3)
 
 
-def _draw_loss(axes: Any, *, records: list[Record], name: str) -> None:
-    _draw_curve(axes, records, name, label=metric_label(name))
-    _label_panel(axes, f"{metric_label(name)}, training", "nats")
+def _loss_label(name: str, losses: Sequence[str]) -> str:
+    return metric_label("eval/masked_lm_loss" if is_masked_lm(name, losses) else name)
+
+
+def _draw_loss(axes: Any, *, records: list[Record], name: str, label: str) -> None:
+    _draw_curve(axes, records, name, label=label)
+    _label_panel(axes, f"{label}, training", "nats")
 
 
 def _draw_held_out(axes: Any, *, records: list[Record], names: Sequence[str], title: str, unit: str) -> None:

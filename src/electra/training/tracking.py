@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.durable import flush
-from electra.objectives.metric_labels import metric_label
+from electra.objectives.metric_labels import is_masked_lm, metric_label
 from electra.training.config import TrackingConfig
 from electra.training.distributed import is_main_process
 from electra.training.trackers import BackgroundTracker
@@ -129,7 +129,7 @@ def report_line(metrics: Metrics, *, steps: int | None, utilization: float, seco
     """The console line of a report: step, losses, learning rate, gradient norm, speed, utilization, time left."""
     parts = [f"step {metrics['step']:,}" + (f"/{steps:,}" if steps else "")]
     parts += [
-        f"{name.removesuffix('_loss').replace('_', ' ')} {metrics[name]:.4f}"
+        f"{_short_label(name, metrics)} {metrics[name]:.4f}"
         for name in metrics
         if name == "loss" or name.endswith("_loss")
     ]
@@ -143,6 +143,11 @@ def report_line(metrics: Metrics, *, steps: int | None, utilization: float, seco
     if seconds_left is not None:
         parts.append(f"{format_duration(seconds_left)} left")
     return " · ".join(parts)
+
+
+def _short_label(loss: str, metrics: Metrics) -> str:
+    """The name of a loss in a report line."""
+    return "masked LM" if is_masked_lm(loss, metrics) else loss.removesuffix("_loss").replace("_", " ")
 
 
 def evaluation_line(metrics: Metrics) -> str:
