@@ -185,7 +185,7 @@ def _take_lock(path: Path, content: str) -> bool:
         finally:
             deciding.unlink(missing_ok=True)
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be written: {error}") from error
+        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _create(path: Path, text: str) -> bool:

@@ -153,7 +153,7 @@ def test_without_the_original_the_other_folders_are_exported(
 
 
 def test_a_new_network_and_another_vocabulary_have_no_average(data_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"init\.average: .*--init\.discriminator FOLDER"):
+    with pytest.raises(ConfigError, match=r"init\.discriminator: is missing, and .*--init\.discriminator FOLDER"):
         pretrain(config("continue", data_folder, tmp_path / "run"))
     assert not (tmp_path / "run/config.toml").exists()
     transfer = ("init.discriminator=folder", "init.vocabulary=transfer")

@@ -93,8 +93,9 @@ def test_the_exports_load_in_transformers(finished: PretrainResult) -> None:
 
 def test_a_stopped_run_shows_the_step_of_its_metrics(finished: PretrainResult) -> None:
     stopped = dataclasses.replace(finished.outcome, step=43, stopped_by=2)
-    table = dataclasses.replace(finished, outcome=stopped).__rich__().renderables[0]  # type: ignore[union-attr]
+    table, *lines = dataclasses.replace(finished, outcome=stopped).__rich__().renderables  # type: ignore[union-attr]
     assert table.title == "evaluated at step 40; stopped at step 43"
+    assert lines[0].endswith("(stopped; to resume it, give the same command, without --fresh)")
 
 
 def test_a_finished_run_given_again_does_nothing_new(finished: PretrainResult, data_folder: Path) -> None:
@@ -158,7 +159,7 @@ def test_data_made_with_another_tokenizer_is_refused(
     prepare(PrepareConfig(**options, vocabulary_size=550, out=tmp_path / "other size"))  # type: ignore[arg-type]
     before = contents(finished.run)
     for name in ("same size", "other size"):
-        with pytest.raises((CheckpointError, ConfigError), match=r"other data|vocabulary_size"):
+        with pytest.raises((CheckpointError, ConfigError), match="other data"):
             pretrain(config(tmp_path / name, finished.run, "train.steps=40"))
     assert contents(finished.run) == before
 

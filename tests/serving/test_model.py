@@ -10,7 +10,7 @@ from small_model import TEXTS, write_model
 from transformers import AutoModel, AutoTokenizer
 
 import electra
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, ConfigError
 from electra.export.onnx.write import save_onnx
 from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.encoders.modernbert import ModernBertConfig
@@ -89,3 +89,8 @@ def test_a_save_that_was_interrupted_can_be_repeated(tmp_path: Path) -> None:
     (saved / "notes.txt").unlink()
     model.save(saved)
     assert electra.load(saved).tokenizer.get_vocab_size() == model.tokenizer.get_vocab_size()
+
+
+def test_a_device_that_is_missing_is_an_error_when_the_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no device 'gpu'"):
+        electra.load(write_model(tmp_path / "model"), device="gpu")

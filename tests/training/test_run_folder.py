@@ -1,5 +1,6 @@
 """A run can only be resumed with its own config."""
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -45,6 +46,12 @@ def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(CheckpointError, match=r"not empty and is not a run \(it has thesis\.tex\)"):
         open_run(tmp_path, fresh=False)
+
+
+def test_a_folder_without_permission_to_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda folder, mode: not (folder == tmp_path and mode == os.W_OK))
+    with pytest.raises(CheckpointError, match=f"^{tmp_path}: there is no permission to write here; give another"):
+        open_run(tmp_path / "new" / "run", fresh=False)
 
 
 def test_open_settings_agree_with_the_values_of_the_run(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from electra.folder_lock import hold
 from electra.json_files import read_json, write_json
 from electra.serving.predictor import Predictor
 from electra.training.events import EventHook, open_event_hook
-from electra.training.run_folder import RunFolder, environment, open_run, require_same_config
+from electra.training.run_folder import RunFolder, check_out_folder, environment, open_run, require_same_config
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome
 
@@ -44,6 +44,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
     if out is None:
         raise ConfigError("out: is missing; give --out, the folder to write to")
     if not fresh:
+        check_out_folder(RunFolder(out))  # before the data are read, which can take minutes
         config = _keep_precision(config, RunFolder(out))
     setup = build_setup(config)  # finds what is wrong with the data before a folder is made
     run = open_run(out, fresh=fresh)

@@ -74,7 +74,8 @@ def train_tokenizer(
     if strip_accents is None:
         strip_accents = lowercase and kind == "wordpiece" and not needs_accents(counts)
     if keep_marks := needs_marks(counts):
-        logger.info("The text has letters that need their marks; only Latin and Greek ones may lose accents")
+        if strip_accents:
+            logger.info("The text has letters that need their marks; only Latin and Greek ones lose accents")
         texts = composed
     elif composed != texts:
         counts = _count_characters(texts)

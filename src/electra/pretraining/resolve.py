@@ -60,8 +60,8 @@ def resolve(config: PretrainConfig, data: TokenData, *, resumed: bool = False) -
     config = _settled(config)
     if config.init.average and config.init.discriminator is None:
         raise ConfigError(
-            "init.average: is the mean of a pre-trained network and the trained one; give the pre-trained one "
-            "(--init.discriminator FOLDER), or set init.average to 0"
+            "init.discriminator: is missing, and this config continues a pre-trained network: give it with "
+            "--init.discriminator FOLDER; to train a new network instead, set init.average to 0"
         )
     warm_start = WarmStart() if resumed else load_warm_start(config)
     warm_start = with_vocabulary_transfer(warm_start, data, config)
@@ -107,7 +107,8 @@ def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:
     config, data = replace(resolved.config, out=run_folder.path), resolved.data
     if resolved.resumed:
         config = with_shapes_of_run(config, stored_config(run_folder, PretrainConfig))
+    # First the data, because other data can also change settings, such as the vocabulary size.
+    check_newest(Checkpoints(run_folder.checkpoints, config.checkpoint), identity(config, data))
     if broadcast_object(run_folder.config.exists()):
         config = require_same_config(run_folder, config, settled=FILLED_IN, ignore=IGNORED)
-    check_newest(Checkpoints(run_folder.checkpoints, config.checkpoint), identity(config, data))
     return replace(resolved, config=config)

@@ -238,5 +238,9 @@ class PretrainResult:
         for name, value in self.outcome.evaluation.items():
             if name.startswith("eval/"):
                 table.add_row(metric_label(name), f"{value:.4f}")
-        lines = [f"run: {self.run}", *([str(self.exported)] if self.exported else [])]
+        stopped = " (stopped; to resume it, give the same command, without --fresh)"
+        lines = [
+            f"run: {self.run}{stopped if self.outcome.stopped_by else ''}",
+            *([str(self.exported)] if self.exported else []),
+        ]
         return Group(table, *lines, *([f"curves: {self.picture}"] if self.picture else []))

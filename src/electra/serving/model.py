@@ -16,6 +16,7 @@ from electra.export.huggingface import refuse_other_files, save_pretrained
 from electra.export.loading import find_masked_lm, find_model
 from electra.export.onnx.model import OnnxModel
 from electra.export.push import Upload, push_folder
+from electra.modeling.device import resolve_device
 from electra.modeling.encoders.base import EncoderModule
 from electra.serving.backends import describe_head, load_model, name_in_messages
 from electra.serving.predictor import Predictor
@@ -40,7 +41,7 @@ class Model:
 
     Raises:
         CheckpointError: the model cannot be loaded.
-        ConfigError: it cannot read `max_length` tokens, or that is too few.
+        ConfigError: there is no such device, or the model cannot read `max_length` tokens, or that is too few.
         DataError: its tokenizer cannot be read or lacks a special token.
     """
 
@@ -48,6 +49,8 @@ class Model:
         self, model: str | Path, *, device: str | torch.device | None = None, max_length: int | None = None
     ) -> None:
         self.pretrained, self.device = load_model(model, max_length=max_length), device
+        if not isinstance(self.pretrained, OnnxModel):
+            resolve_device(device)  # a device that is missing is an error here, not at the first text
         self._source = model
         self._masked_lm, self._max_length = find_masked_lm(model), max_length
         self.tokenizer = self.pretrained.tokenizer

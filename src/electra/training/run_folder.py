@@ -123,14 +123,17 @@ def open_run(path: Path, *, fresh: bool) -> RunFolder:
 
 
 def check_out_folder(run: RunFolder) -> None:
-    """Refuse an output path that exists and is not a run.
+    """Refuse an output path that exists and is not a run, or that cannot be written.
 
     Raises:
-        CheckpointError: it is a file, or a folder with something else.
+        CheckpointError: it is a file, or a folder with something else, or there is no permission to write.
     """
     path = run.path
     if path.exists() and not path.is_dir():
         raise CheckpointError(f"{path} is a file; give another --out")
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not os.access(existing, os.W_OK):
+        raise CheckpointError(f"{existing}: there is no permission to write here; give another --out")
     if path.is_dir() and not run.config.exists():
         run_files = {"log.txt", "environment.json", "ended.json", run.trace.parent.name}
         run_files |= {run.index.name, run.verified.parent.name}
