@@ -210,7 +210,7 @@ def test_rejects_are_listed_with_their_place(tmp_path: Path) -> None:
     assert [(reject["source"], reject["line"]) for reject in rejects] == [(str(corpus), 51), (str(corpus), 52)]
     assert rejects[0]["reason"].startswith("broken JSON") and rejects[1]["reason"].startswith("broken UTF-8")
     assert manifest["statistics"]["rejects"] == 2
-    assert any("2 lines (3.8%) were rejected" in warning for warning in manifest["warnings"])
+    assert any("3.8% of the lines (2) were rejected" in warning for warning in manifest["warnings"])
 
 
 def test_names_need_not_be_utf8(tmp_path: Path) -> None:

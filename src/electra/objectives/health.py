@@ -136,7 +136,7 @@ class HealthMonitor:
         if _is_spike(metrics["loss"], recent):
             yield Finding(
                 LOSS_SPIKE,
-                f"loss {metrics['loss']:.3g} at step {metrics['step']}; the recent median is {recent:.3g}",
+                f"loss {metrics['loss']:.3g} at step {metrics['step']:,}; the recent median is {recent:.3g}",
                 "if it does not recover, go back to the checkpoint before it with a lower "
                 "optimizer.learning_rate or more optimizer.warmup_steps",
             )
@@ -145,7 +145,7 @@ class HealthMonitor:
             if metrics["flops_per_second"] < SLOWDOWN * usual:
                 yield Finding(
                     SLOWER,
-                    f"{metrics['flops_per_second'] / 1e9:,.3g} GFLOP/s at step {metrics['step']}, "
+                    f"{metrics['flops_per_second'] / 1e9:,.3g} GFLOP/s at step {metrics['step']:,}, "
                     f"{usual / 1e9:,.3g} before",
                     "look for another program on this machine, a hot processor, or a slow disk with the data",
                 )
@@ -218,7 +218,7 @@ def _evaluation_findings(metrics: Metrics, progress: float) -> Iterator[Finding]
 
 
 def _generator_findings(metrics: Metrics, progress: float) -> Iterator[Finding]:
-    auc, at = metrics["eval/discriminator_auc"], f"at step {metrics['step']}"
+    auc, at = metrics["eval/discriminator_auc"], f"at step {metrics['step']:,}"
     accuracy, entropy = metrics["eval/masked_lm_accuracy"], metrics["eval/generator_entropy"]
     if progress >= 0.5 and entropy < 0.5 and accuracy < 0.25:
         yield Finding(
@@ -247,7 +247,7 @@ def _discriminator_findings(metrics: Metrics, progress: float) -> Iterator[Findi
     ):
         yield Finding(
             STUCK,
-            f"it classifies every token as original at step {metrics['step']} (loss {loss:.3f}; always predicting "
+            f"it classifies every token as original at step {metrics['step']:,} (loss {loss:.3f}; always predicting "
             f"the majority class gives {majority:.3f}; AUC {auc:.2f})",
             "train longer; docs/concepts/pretraining.md, the start-up plateau, lists what shortens it",
         )
