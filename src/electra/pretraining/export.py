@@ -128,9 +128,8 @@ def _save_averaged(
         return None
     networks = objective.exportable_networks()
     name: NetworkName = "discriminator" if "discriminator" in networks else "encoder"
-    encoder = load_pretrained(
-        exported[name], quiet=True
-    ).encoder  # in the run, a table can be a sum (objective.sharing)
+    # From the export, because in the run a table can be a sum (objective.sharing).
+    encoder = load_pretrained(exported[name], quiet=True).encoder
     try:
         average_with(encoder, load_pretrained(original, quiet=True).encoder, weight=weight)
     except (CheckpointError, DataError) as error:
