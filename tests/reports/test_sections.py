@@ -45,7 +45,7 @@ def read(html: str) -> Reader:
     return reader
 
 
-def run_folder(path: Path, *, share: float, auc: float) -> Path:
+def run_folder(path: Path, *, share: float, auc: float, steps: int = 10) -> Path:
     path.mkdir()
     records = [
         {"step": 0, "tokens": 0, "eval/unigram_auc": 0.5, "eval/masked_lm_accuracy": 0.0},
@@ -54,7 +54,7 @@ def run_folder(path: Path, *, share: float, auc: float) -> Path:
         {"step": 10, "health": "loss spike", "message": "a loss of <b>9</b>", "remedy": ""},
     ]
     (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    (path / "config.toml").write_text(f'out = "{path}"\n[masking]\nshare = {share}\n[train]\nsteps = 20\n')
+    (path / "config.toml").write_text(f'out = "{path}"\n[masking]\nshare = {share}\n[train]\nsteps = {steps}\n')
     return path
 
 
@@ -79,7 +79,7 @@ def test_runs_are_shown_alone_and_compared(tmp_path: Path) -> None:
     beside = reader.cells.index("masking.share")
     assert reader.cells[beside + 1 : beside + 3] == ["0.15", "0.4"]
     assert not any(cell == "out" for cell in reader.cells), "where a run lies is no setting of interest"
-    assert {"0.7500", "0.8500", "10 of 20", "1.0 minutes without evaluations; 150 tokens/s in training"} <= set(
+    assert {"0.7500", "0.8500", "10 of 10", "1.0 minutes without evaluations; 150 tokens/s in training"} <= set(
         reader.cells
     )
     assert any("<b>9</b>" in cell for cell in reader.cells), "text from a run is text, not markup"

@@ -10,6 +10,13 @@ from rich.text import Text
 from electra.config import read_toml
 from electra.json_files import read_json
 from electra.objectives.metric_labels import metric_label
+from electra.reports.budget import (
+    describe_budget,
+    describe_steps,
+    evaluation_seconds,
+    is_evaluated_at_end,
+    planned_steps,
+)
 from electra.reports.curves import comparison_panels, line_styles
 from electra.reports.figures import figure_svg
 from electra.reports.metrics import Metrics, read_metrics
@@ -25,17 +32,15 @@ own way, and is not better because its own are easier to find."""
 
 
 def compare_runs(runs: Mapping[str, Path]) -> Section:
-    """The last held-out metrics of several pre-trainings, their curves, and the settings in which they differ."""
+    """The budgets and last held-out metrics of several pre-trainings, their curves and different settings."""
     metrics = {name: read_metrics(folder) for name, folder in runs.items()}
+    steps = {name: planned_steps(read_config(folder)) for name, folder in runs.items()}
     corpora = [_corpus(folder) for folder in runs.values()]
     comparable = len(set(corpora)) == 1
-    notes = [] if comparable else [_describe_corpora(list(runs), corpora)]
-    table = _metrics_table(metrics, mark=comparable)
-    if comparable and table.row_count:
-        notes.append(
-            "Bold: the best of its row. Metrics of replaced tokens have no best, because each run replaces tokens "
-            "in its own way."
-        )
+    ended = [name for name in runs if is_evaluated_at_end(metrics[name], steps[name])] if comparable else []
+    _add_budgets(table := Table("budget, and last held-out metrics", *runs), metrics, steps)
+    _add_metrics(table, metrics, rivals=ended)
+    notes = _notes_on_best(metrics, steps, ended) if comparable else [_describe_corpora(list(runs), corpora)]
     styles = line_styles(list(runs))
     compared = metrics
     if len({_objective(folder) for folder in runs.values()}) > 1:  # losses of different kinds
@@ -49,21 +54,51 @@ def compare_runs(runs: Mapping[str, Path]) -> Section:
         "Comparison of pre-trainings",
         f"{len(runs)} pre-trainings",
         notes=notes,
-        tables=[table] if table.row_count else [],
+        tables=[table],
         figures=figures,
         legend=[LegendEntry(name, *style) for name, style in styles.items()],
         folded=_different_settings(runs),
     )
 
 
-def _metrics_table(runs: Mapping[str, Metrics], *, mark: bool) -> Table:
+def _add_budgets(table: Table, runs: Mapping[str, Metrics], steps: Mapping[str, int | None]) -> None:
+    """What each run has cost so far: longer runs have better metrics."""
+    table.add_row("steps", *(describe_steps(metrics, steps[name]) for name, metrics in runs.items()))
+    tokens, flops, times = zip(*map(describe_budget, runs.values()), strict=True)
+    timed = all(evaluation_seconds(metrics) is not None for metrics in runs.values())
+    table.add_row("tokens", *tokens)
+    table.add_row("training FLOPs", *flops)
+    table.add_row("time" if timed else "time (of some runs without evaluations)", *times)
+
+
+def _add_metrics(table: Table, runs: Mapping[str, Metrics], *, rivals: Sequence[str]) -> None:
+    """The last held-out metrics, with the best of the rivals in bold."""
     evaluations = [(metrics.evaluations or [{}])[-1] for metrics in runs.values()]
-    table = Table("held-out metric, last", *runs)
     for key in dict.fromkeys(key for evaluation in evaluations for key in evaluation):
         if key.startswith("eval/"):
-            values = [evaluation.get(key) for evaluation in evaluations]
-            table.add_row(metric_label(key), *_mark(values, BEST.get(key) if mark else None))
-    return table
+            values = {name: one.get(key) for name, one in zip(runs, evaluations, strict=True)}
+            table.add_row(metric_label(key), *_mark(values, BEST.get(key), rivals))
+
+
+def _notes_on_best(
+    runs: Mapping[str, Metrics], steps: Mapping[str, int | None], ended: Sequence[str]
+) -> list[str]:
+    """What bold numbers mean, and which runs have none."""
+    if not any(metrics.evaluations for metrics in runs.values()):
+        return []
+    notes = []
+    if len(ended) > 1:
+        notes.append(
+            "Bold: the best of its row, whatever its budget. Metrics of replaced tokens have no best, because "
+            "each run replaces tokens in its own way."
+        )
+    if others := [name for name in runs if name not in ended]:
+        are = "is not evaluated at its end yet" if len(others) == 1 else "are not evaluated at their ends yet"
+        notes.append(
+            f"Never bold: {', '.join(others)}, which {are}. Earlier evaluations can read fewer held-out rows, and "
+            "cannot be compared with the last ones."
+        )
+    return notes
 
 
 def compare_fine_tunings(fine_tunings: Mapping[str, Path]) -> Section:
@@ -91,12 +126,12 @@ def _rivals(results: Mapping[str, Any]) -> tuple[Any, ...]:
     return results["task"], results["metric"], results.get("examples", {}).get("dev")
 
 
-def _mark(values: Sequence[float | None], best: Any) -> list[Text]:
-    known = [value for value in values if value is not None]
+def _mark(values: Mapping[str, float | None], best: Any, rivals: Sequence[str]) -> list[Text]:
+    known = [value for name, value in values.items() if name in rivals and value is not None]
     target = best(known) if best and len(known) > 1 and len(set(known)) > 1 else None
     return [
-        Text(format_value(value), style="bold" if target is not None and value == target else "")
-        for value in values
+        Text(format_value(value), style="bold" if name in rivals and value is not None and value == target else "")
+        for name, value in values.items()
     ]
 
 

@@ -11,12 +11,13 @@ from electra.export.display_name import display_names
 from electra.json_files import raise_if_damaged, read_json
 from electra.objectives.metric_labels import metric_label
 from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
+from electra.reports.budget import describe_time
 from electra.reports.comparison import compare_fine_tunings, compare_runs, format_value, read_config
 from electra.reports.curves import run_panels
 from electra.reports.figures import figure_svg
 from electra.reports.findings import finding_notes
 from electra.reports.fine_tuning import fine_tuning_sections
-from electra.reports.metrics import Record, read_metrics
+from electra.reports.metrics import read_metrics
 from electra.reports.page import Figure, Section
 from electra.reports.study import read_study
 from electra.reports.study_figure import study_figure
@@ -96,7 +97,7 @@ def _pretraining(folder: Path, name: str) -> list[Section]:
             ("steps", f"{last['step']:,} of {config.get('train', {}).get('steps', 0):,}"),
             ("tokens", f"{last['tokens']:,}"),
             ("training FLOPs", f"{last['flops']:.3e}"),
-            ("time", _time(last, metrics.evaluations)),
+            ("time", describe_time(metrics)),
         ]
     properties += list(_setup(config, environment))
     tables = []
@@ -110,16 +111,6 @@ def _pretraining(folder: Path, name: str) -> list[Section]:
     notes = finding_notes(metrics, config.get("train", {}).get("steps"))
     figures = [Figure(panel.title, figure_svg(panel.figure())) for panel in run_panels(metrics)]
     return [Section(name, "pre-training", properties, notes, tables, figures)]
-
-
-def _time(last: Record, evaluations: Sequence[Record]) -> str:
-    """The time of training and evaluations; runs before 2026-11-26 have not written that of evaluations."""
-    speed = f"{last['tokens'] / last['seconds']:,.0f} tokens/s in training"
-    if any("evaluation_seconds" in evaluation for evaluation in evaluations):
-        evaluating = sum(evaluation.get("evaluation_seconds", 0.0) for evaluation in evaluations)
-        total = last["seconds"] + evaluating
-        return f"{total / 60:.1f} minutes, of which evaluations {evaluating / 60:.1f}; {speed}"
-    return f"{last['seconds'] / 60:.1f} minutes without evaluations; {speed}"
 
 
 def _setup(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]:

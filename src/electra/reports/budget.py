@@ -1,0 +1,56 @@
+"""How far a pre-training has come, and what it has cost: steps, tokens, FLOPs and time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from electra.reports.metrics import Metrics
+
+
+def planned_steps(config: Mapping[str, Any]) -> int | None:
+    """The length of a run; None if its config does not say it."""
+    steps = config.get("train", {}).get("steps")
+    return int(steps) if steps else None
+
+
+def describe_steps(metrics: Metrics, steps: int | None) -> str:
+    """`5,814`, and `5,238 of 5,814` of a run that has not ended; "–" before its first report."""
+    if not metrics.reports:
+        return "–"
+    step = metrics.reports[-1]["step"]
+    return f"{step:,}" if steps is None or step >= steps else f"{step:,} of {steps:,}"
+
+
+def describe_budget(metrics: Metrics) -> tuple[str, str, str]:
+    """The tokens, the training FLOPs and the time; "–" before the first report."""
+    if not metrics.reports:
+        return "–", "–", "–"
+    last = metrics.reports[-1]
+    total = last["seconds"] + (evaluation_seconds(metrics) or 0.0)
+    return f"{last['tokens']:,}", f"{last['flops']:.3e}", f"{total / 60:.1f} minutes"
+
+
+def describe_time(metrics: Metrics) -> str:
+    """The time of a run that has reports, that of its evaluations, and its speed in training."""
+    last = metrics.reports[-1]
+    speed = f"{last['tokens'] / last['seconds']:,.0f} tokens/s in training"
+    evaluating = evaluation_seconds(metrics)
+    if evaluating is None:
+        return f"{last['seconds'] / 60:.1f} minutes without evaluations; {speed}"
+    total = last["seconds"] + evaluating
+    return f"{total / 60:.1f} minutes, of which evaluations {evaluating / 60:.1f}; {speed}"
+
+
+def evaluation_seconds(metrics: Metrics) -> float | None:
+    """The time of a run's evaluations; None for runs before 2026-11-26, which have not written it."""
+    if not any("evaluation_seconds" in evaluation for evaluation in metrics.evaluations):
+        return None
+    return sum(evaluation.get("evaluation_seconds", 0.0) for evaluation in metrics.evaluations)
+
+
+def is_evaluated_at_end(metrics: Metrics, steps: int | None) -> bool:
+    """Whether the last evaluation is that of the end, which reads all held-out rows.
+
+    Args:
+        steps: the length of the run; if it is not known, every run counts as ended.
+    """
+    return bool(metrics.evaluations) and (steps is None or metrics.evaluations[-1]["step"] >= steps)

@@ -1,0 +1,75 @@
+"""Runs that are compared: their budgets, and which metrics are marked as the best."""
+
+import json
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from electra.reports.comparison import compare_runs
+
+
+def run_folder(path: Path, *, at: int, steps: int, auc: float) -> Path:
+    """A run that was last evaluated at a step."""
+    path.mkdir()
+    records = [
+        {"step": at, "tokens": 900 * at, "loss": 3.0, "flops": 1e9 * at, "seconds": 6.0 * at},
+        {"step": at, "tokens": 900 * at, "eval/unigram_auc": auc, "evaluation_seconds": 60.0},
+    ]
+    (path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    (path / "config.toml").write_text(f"[train]\nsteps = {steps}\n", encoding="utf-8")
+    return path
+
+
+def rows(table: Table) -> dict[str, list[str]]:
+    """The cells of each row, by its first one."""
+    lines = zip(*(column.cells for column in table.columns), strict=True)
+    return {str(first): [str(cell) for cell in others] for first, *others in lines}
+
+
+def bold(table: Table) -> list[str]:
+    cells = [cell for column in table.columns for cell in column.cells]
+    return [str(cell) for cell in cells if isinstance(cell, Text) and cell.style == "bold"]
+
+
+def test_budgets_are_above_the_metrics(tmp_path: Path) -> None:
+    runs = {
+        "short": run_folder(tmp_path / "short", at=10, steps=10, auc=0.75),
+        "long": run_folder(tmp_path / "long", at=1200, steps=2000, auc=0.85),
+    }
+    [table] = compare_runs(runs).tables
+    assert rows(table) == {
+        "steps": ["10", "1,200 of 2,000"],
+        "tokens": ["9,000", "1,080,000"],
+        "training FLOPs": ["1.000e+10", "1.200e+12"],
+        "time": ["2.0 minutes", "121.0 minutes"],
+        "AUC on unigram fakes": ["0.7500", "0.8500"],
+    }
+
+
+def test_an_interim_evaluation_is_not_the_best(tmp_path: Path) -> None:
+    runs = {
+        name: run_folder(tmp_path / name, at=at, steps=20, auc=auc)
+        for name, at, auc in (("a", 20, 0.75), ("b", 10, 0.95), ("c", 20, 0.85))
+    }
+    section = compare_runs(runs)
+    assert bold(section.tables[0]) == ["0.8500"]
+    assert any(note.startswith("Never bold: b, which is not evaluated at its end yet") for note in section.notes)
+    runs["b"] = run_folder(tmp_path / "ended", at=20, steps=20, auc=0.95)
+    section = compare_runs(runs)
+    assert bold(section.tables[0]) == ["0.9500"]
+    assert not any("Never bold" in note for note in section.notes)
+
+
+def test_one_ended_run_has_no_rivals(tmp_path: Path) -> None:
+    runs = {name: run_folder(tmp_path / name, at=at, steps=20, auc=0.8) for name, at in (("a", 20), ("b", 10))}
+    section = compare_runs(runs)
+    assert not bold(section.tables[0]) and not any(note.startswith("Bold") for note in section.notes)
+
+
+def test_the_time_of_early_runs_lacks_that_of_evaluations(tmp_path: Path) -> None:
+    runs = {name: run_folder(tmp_path / name, at=20, steps=20, auc=0.8) for name in ("a", "b")}
+    lines = (runs["a"] / "metrics.jsonl").read_text(encoding="utf-8")
+    (runs["a"] / "metrics.jsonl").write_text(lines.replace("evaluation_seconds", "other"), encoding="utf-8")
+    [table] = compare_runs(runs).tables
+    assert rows(table)["time (of some runs without evaluations)"] == ["2.0 minutes", "3.0 minutes"]
