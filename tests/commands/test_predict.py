@@ -282,8 +282,25 @@ def test_texts_that_are_cut_or_empty_are_counted(models: Models, caplog: pytest.
     with caplog.at_level("WARNING"):
         run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20)))
         run(PredictConfig(models("labels"), ("the cat sat", " ")))
-    assert "1 of 2 texts are too long and were cut (to 40 tokens)" in caplog.text
-    assert "1 of 2 texts are empty" in caplog.text
+    assert "1 of 2 texts is too long and was cut (to 40 tokens)" in caplog.text
+    assert "1 of 2 texts is empty; its prediction has no meaning (text 2)" in caplog.text
+
+
+def test_warnings_count_all_chunks(
+    models: Models, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(predictor, "CHUNK_TEXTS", 2)
+    run(PredictConfig(models("labels"), ("the cat", "", " ", "a dog", "the cat")))
+    assert caplog.messages == ["2 of 5 texts are empty; their predictions have no meaning (texts 2, 3)"]
+    caplog.clear()
+    run(PredictConfig(models("labels"), ("园丁 水手", "园丁 水手", "园丁 水手")))
+    assert len(caplog.messages) == 1 and "% of the tokens are unknown to the model" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["tagging", "regression", "answering"])
+def test_the_highest_labels_of_a_model_without_scores_are_refused(kind: str, models: Models) -> None:
+    with pytest.raises(ConfigError, match=rf"--top: .*classification, pair or multilabel.* of kind {kind}; leave"):
+        run(PredictConfig(models(kind), ("a", "b"), top=2))
 
 
 @pytest.mark.parametrize(("name", "content"), [("in.txt", ""), ("in.txt", "\n \n"), ("in.csv", "text\n")])

@@ -26,7 +26,9 @@ class PredictConfig:
     model: Positional[str]
     """Output folder of electra finetune, or an ONNX folder that was exported from one."""
     texts: Positional[tuple[str, ...]] = ()
-    """Texts, one per argument; for pairs two per pair: text and text, or question and passage."""
+    """Texts, one per argument; for pairs two per pair: text and text, or question and passage. For tagging, texts
+    are split at spaces: put spaces around punctuation marks if they are words of their own in the training
+    data."""
     input: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """File with texts: .txt (one text per line), .jsonl, .csv, .tsv or .parquet, each also compressed as .gz or
     .zst; for tagging, columns with one word per line (.txt, .tsv, .conll) or .conllu; for questions also .json
@@ -42,11 +44,12 @@ class PredictConfig:
     device: str = "auto"
     """Device to compute on: auto, cpu, cuda, cuda:1 or mps. auto: a CUDA GPU if there is one, else the CPU."""
     top: PositiveInt | None = None
-    """Number of labels to give with their scores, the highest first. Default: a printed line has the predicted
-    label, .jsonl has all of them, and a table has a column for each label if there are at most 10."""
+    """Number of labels to give with their scores, the highest first; not for tags, answers and numbers. Default: a
+    printed line has the predicted label, .jsonl has all of them, and a table has a column for each label if there
+    are at most 10."""
     output: Path | None = None
     """File for the predictions: .jsonl, .csv or .tsv; .json for answers to SQuAD's questions; for tagging, the
-    format of the input. Default: they are printed."""
+    format of the input. An existing file is replaced. Default: they are printed."""
 
     def problems(self) -> Iterator[str]:
         if not self.texts and self.input is None:
@@ -68,6 +71,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     from electra.serving.predictor import Predictor
 
     predictor = Predictor(config.model, max_length=config.max_length, device=config.device)
+    prediction_files.check_top(predictor.problem, config.top)
     if config.input is not None:
         path = Path(config.input)
         is_questions = path.suffix == ".json"

@@ -18,7 +18,7 @@ from electra.export.pretrained import Pretrained
 from electra.finetuning.config import LEAST_STEPS, FinetuneConfig, resolve
 from electra.finetuning.load_task import load_task
 from electra.modeling.device import resolve_device
-from electra.tasks.base import InputSpec, Rows, Task, TaskBatch, collate
+from electra.tasks.base import MAX_UNKNOWN_SHARE, InputSpec, Rows, Task, TaskBatch, collate
 from electra.tasks.subsampling import subsample
 from electra.tasks.task_model import TaskModel
 from electra.training.allocator import keep_freed_memory
@@ -32,8 +32,6 @@ FEW_STEPS = 50
 """Runs with fewer steps hardly change the model."""
 FEW_DEV_EXAMPLES = 30
 """With fewer, a single example is more than 3% of dev."""
-MAX_UNKNOWN_SHARE = 0.1
-"""Share of unknown tokens in a split above which little of its text reaches the model."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,19 @@ LABELS_IN_COLUMNS = 10
 Record = dict[str, Any]
 
 
+def check_top(problem: "Problem", top: int | None) -> None:
+    """Check that a number of labels is only given for a model that scores labels.
+
+    Raises:
+        ConfigError: the model predicts tags, answers or a number.
+    """
+    if top is not None and (problem.reads_words or not getattr(problem, "labels", ())):
+        raise ConfigError(
+            "--top: is for models that give scores to labels (--kind classification, pair or multilabel); this "
+            f"one is of kind {problem.kind}; leave it out"
+        )
+
+
 def read_inputs(
     predictor: "Predictor",
     texts: Sequence[str],

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
 from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model, name_in_messages
 from electra.serving.batching import TrainedLengthCheck, check_texts
-from electra.tasks.base import InputSpec, Outputs, Prediction, Rows, Text
+from electra.tasks.base import MAX_UNKNOWN_SHARE, InputSpec, Outputs, Prediction, Rows, Text
 from electra.tasks.catalog import load_problem
 from electra.tasks.long_texts import LONG_TEXT_METHODS, LongTexts
 from electra.tasks.tagging import Tagging
@@ -24,7 +25,62 @@ logger = logging.getLogger(__name__)
 CHUNK_TEXTS = 4096
 """Texts that `Predictor.stream` sorts by length at a time."""
 
+SHOWN_TEXTS = 5
+"""Number of empty texts that a warning names."""
 Tag = TypeVar("Tag")
+
+
+@dataclass
+class _Counts:
+    """What is counted while texts are predicted, for one warning each.
+
+    Attributes:
+        empty: numbers of the empty texts, from 1.
+        unknown: number of tokens that are not in the vocabulary.
+    """
+
+    texts: int = 0
+    empty: list[int] = field(default_factory=list)
+    cut: int = 0
+    tokens: int = 0
+    unknown: int = 0
+
+    def add(self, texts: Sequence[Text], rows: Rows, *, unknown: int) -> None:
+        """Count some more texts and their rows, in which unknown tokens have the id `unknown`."""
+        self.empty += [
+            number
+            for number, text in enumerate(texts, start=self.texts + 1)
+            if isinstance(text, str) and (not text or text.isspace())
+        ]
+        self.texts += len(texts)
+        self.cut += len(rows.cut)
+        self.tokens += len(rows.ids)
+        self.unknown += int((rows.ids == unknown).sum())
+
+    def warn(self, max_length: int) -> None:
+        """Log what makes predictions doubtful.
+
+        Args:
+            max_length: the number of tokens that texts were cut to.
+        """
+        if self.empty:
+            one = len(self.empty) == 1
+            listed = ", ".join(map(str, self.empty[:SHOWN_TEXTS])) + ", …" * (len(self.empty) > SHOWN_TEXTS)
+            logger.warning(
+                "%s of %s texts %s no meaning (%s %s)", f"{len(self.empty):,}", f"{self.texts:,}",
+                "is empty; its prediction has" if one else "are empty; their predictions have",
+                "text" if one else "texts", listed,
+            )  # fmt: skip
+        if self.cut:
+            logger.warning(
+                "%s of %s texts %s too long and %s cut (to %s tokens)", f"{self.cut:,}", f"{self.texts:,}",
+                "is" if self.cut == 1 else "are", "was" if self.cut == 1 else "were", max_length,
+            )  # fmt: skip
+        if self.unknown > MAX_UNKNOWN_SHARE * self.tokens:
+            logger.warning(
+                "%.0f%% of the tokens are unknown to the model, which reads all of them as [UNK]; its vocabulary "
+                "was made for other text", 100 * self.unknown / self.tokens,
+            )  # fmt: skip
 
 
 class Predictor:
@@ -63,7 +119,8 @@ class Predictor:
             loaded.tokenizer, row if self.long is None else max(row, loaded.task.get("longest", row))
         )
         self.length_check = TrainedLengthCheck(loaded)
-        self.pad = special_tokens(loaded.tokenizer).pad
+        special = special_tokens(loaded.tokenizer)
+        self.pad, self.unknown = special.pad, special.unknown
         self.backend = build_task_backend(loaded, self.problem, device, long=self.long)
 
     @property
@@ -86,21 +143,9 @@ class Predictor:
             DataError: a text does not have the form that the task needs, or has broken Unicode.
             ConfigError: rows are too short for the task, such as for a question and some of its passage.
         """
-        check_texts(texts, parts=True)
-        if not texts:
-            return []
-        if empty := sum(not text or text.isspace() for text in texts if isinstance(text, str)):
-            logger.warning("%s of %s texts are empty; their predictions have no meaning", empty, len(texts))
-        examples = [self.problem.make_example(text, number) for number, text in enumerate(texts)]
-        rows = self.problem.encode(examples, self.input_spec)
-        if rows.cut:
-            logger.warning(
-                "%s of %s texts are too long and were cut (to %s tokens)",
-                f"{len(rows.cut):,}", f"{len(examples):,}", self.input_spec.max_length,
-            )  # fmt: skip
-        predictions = self.predict_rows(examples, rows, batch_tokens=batch_tokens)
-        for number in rows.cut:
-            predictions[number]["cut"] = True
+        counts = _Counts()
+        predictions = self._predict(texts, counts, batch_tokens)
+        counts.warn(self.input_spec.max_length)
         return predictions
 
     def stream(self, inputs: Iterable[tuple[Tag, Text]]) -> Iterator[tuple[Tag, Text, Prediction]]:
@@ -112,14 +157,29 @@ class Predictor:
         Raises:
             DataError: a text does not have the form that the task needs.
         """
-        inputs, done = iter(inputs), 0
+        inputs, counts = iter(inputs), _Counts()
         while chunk := list(islice(inputs, CHUNK_TEXTS)):
-            if done:
+            if done := counts.texts:
                 logger.info("predicted %s texts", f"{done:,}", extra={"progress": (done, None)})
-            predictions = self([text for _, text in chunk])
+            predictions = self._predict([text for _, text in chunk], counts)
             for (tag, text), prediction in zip(chunk, predictions, strict=True):
                 yield tag, text, prediction
-            done += len(chunk)
+        counts.warn(self.input_spec.max_length)
+
+    def _predict(
+        self, texts: Sequence[Text], counts: "_Counts", batch_tokens: int | None = None
+    ) -> list[Prediction]:
+        """Predict for texts, and add to `counts` what warnings are about."""
+        check_texts(texts, parts=True)
+        if not texts:
+            return []
+        examples = [self.problem.make_example(text, number) for number, text in enumerate(texts)]
+        rows = self.problem.encode(examples, self.input_spec)
+        counts.add(texts, rows, unknown=self.unknown)
+        predictions = self.predict_rows(examples, rows, batch_tokens=batch_tokens)
+        for number in rows.cut:
+            predictions[number]["cut"] = True
+        return predictions
 
     def check(self, texts: Sequence[Text]) -> None:
         """Check the form of texts, without computing anything.

@@ -46,6 +46,8 @@ passage."""
 
 IGNORE_INDEX = -100
 """Target of tokens that are left out of the loss."""
+MAX_UNKNOWN_SHARE = 0.1
+"""Share of unknown tokens above which little of a text reaches the model."""
 UNPADDING_THRESHOLD = 0.1
 """Share of padding from which on a batch is computed without its padding."""
 
