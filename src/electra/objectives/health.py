@@ -247,7 +247,7 @@ def _discriminator_findings(metrics: Metrics, progress: float) -> Iterator[Findi
     ):
         yield Finding(
             STUCK,
-            f"it classifies every token as original at step {metrics['step']:,} (loss {loss:.3f}; always predicting "
-            f"the majority class gives {majority:.3f}; AUC {auc:.2f})",
+            f"it classifies every token as original at step {metrics['step']:,} (loss {loss:.3f}; always "
+            f"predicting the majority class gives {majority:.3f}; AUC {auc:.2f})",
             "train longer; docs/concepts/pretraining.md, the start-up plateau, lists what shortens it",
         )

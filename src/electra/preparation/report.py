@@ -79,7 +79,8 @@ def find_warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: b
             "if lines belong together, do not separate them by blank lines"
         )
     if rejects > 0.01 * (documents + rejects):
-        yield f"{rejects / (documents + rejects):.1%} of the lines ({rejects:,}) were rejected; rejects.jsonl says why"
+        share = rejects / (documents + rejects)
+        yield f"{share:.1%} of the lines ({rejects:,}) were rejected; rejects.jsonl says why"
     if not heldout["tokens"]:
         yield "Nothing could be held out (the corpus is one sentence), and `electra pretrain` needs that; add text"
     if train["tokens"] < 1_000_000:
