@@ -1,5 +1,7 @@
 """Steps, tokens, FLOPs and time of runs that have ended, that have not, and that have just begun."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from electra.reports.budget import (
     describe_time,
     evaluation_seconds,
     is_evaluated_at_end,
-    planned_steps,
+    run_steps,
 )
 from electra.reports.metrics import Metrics
 
@@ -49,5 +51,13 @@ def test_the_evaluation_at_the_end_is_told_from_earlier_ones(steps: int | None, 
 @pytest.mark.parametrize(
     ("config", "expected"), [({"train": {"steps": 9}}, 9), ({"train": {"minutes": 2.0}}, None), ({}, None)]
 )
-def test_the_length_of_a_run_is_in_its_config(config: dict[str, Any], expected: int | None) -> None:
-    assert planned_steps(config) == expected
+def test_the_length_of_a_run_is_in_its_config(
+    config: dict[str, Any], expected: int | None, tmp_path: Path
+) -> None:
+    assert run_steps(tmp_path, config) == expected
+
+
+@pytest.mark.parametrize(("how", "expected"), [("finished", 29), ("stopped", 35)])
+def test_a_run_with_a_limit_on_its_time_can_finish_early(how: str, expected: int, tmp_path: Path) -> None:
+    (tmp_path / "ended.json").write_text(json.dumps({"how": how, "step": 29}), encoding="utf-8")
+    assert run_steps(tmp_path, {"train": {"steps": 35, "minutes": 1.0}}) == expected

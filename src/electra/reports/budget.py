@@ -1,14 +1,21 @@
 """How far a pre-training has come, and what it has cost: steps, tokens, FLOPs and time."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from electra.json_files import read_json
 from electra.reports.metrics import Metrics
 
 
-def planned_steps(config: Mapping[str, Any]) -> int | None:
-    """The length of a run; None if its config does not say it."""
-    steps = config.get("train", {}).get("steps")
+def run_steps(run: Path, config: Mapping[str, Any]) -> int | None:
+    """The steps of a run that has finished, or the planned ones; None if they are not known.
+
+    A run with a limit on its time can finish before the planned steps.
+    """
+    end = read_json(run / "ended.json", optional=True)
+    steps = end.get("step") if end.get("how") == "finished" else None
+    steps = steps or config.get("train", {}).get("steps")
     return int(steps) if steps else None
 
 

@@ -15,7 +15,7 @@ from electra.reports.budget import (
     describe_steps,
     evaluation_seconds,
     is_evaluated_at_end,
-    planned_steps,
+    run_steps,
 )
 from electra.reports.curves import comparison_panels, line_styles
 from electra.reports.figures import figure_svg
@@ -34,7 +34,7 @@ own way, and is not better because its own are easier to find."""
 def compare_runs(runs: Mapping[str, Path]) -> Section:
     """The budgets and last held-out metrics of several pre-trainings, their curves and different settings."""
     metrics = {name: read_metrics(folder) for name, folder in runs.items()}
-    steps = {name: planned_steps(read_config(folder)) for name, folder in runs.items()}
+    steps = {name: run_steps(folder, read_config(folder)) for name, folder in runs.items()}
     corpora = [_corpus(folder) for folder in runs.values()]
     comparable = len(set(corpora)) == 1
     ended = [name for name in runs if is_evaluated_at_end(metrics[name], steps[name])] if comparable else []

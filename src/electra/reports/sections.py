@@ -1,30 +1,20 @@
 """The sections of a report: pre-trainings, fine-tunings, studies, analyses, and comparisons of several runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from rich.table import Table
 
 from electra.errors import CheckpointError
 from electra.export.display_name import display_names
 from electra.json_files import raise_if_damaged, read_json
-from electra.objectives.metric_labels import metric_label
 from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
-from electra.reports.budget import describe_time
-from electra.reports.comparison import compare_fine_tunings, compare_runs, format_value, read_config
-from electra.reports.curves import run_panels
+from electra.reports.comparison import compare_fine_tunings, compare_runs
 from electra.reports.figures import figure_svg
-from electra.reports.findings import finding_notes
 from electra.reports.fine_tuning import fine_tuning_sections
-from electra.reports.metrics import read_metrics
 from electra.reports.page import Figure, Section
+from electra.reports.pre_training import pre_training_sections
 from electra.reports.study import read_study
 from electra.reports.study_figure import study_figure
 from electra.reports.study_results import is_study
-
-Contents = Mapping[str, Any]
-"""The contents of a JSON or TOML file."""
 
 
 def build_sections(folders: Sequence[Path]) -> list[Section]:
@@ -87,44 +77,6 @@ def kind_of(folder: Path) -> str:
     )
 
 
-def _pretraining(folder: Path, name: str) -> list[Section]:
-    metrics, config = read_metrics(folder), read_config(folder)
-    environment = read_json(folder / "environment.json", optional=True)
-    properties = []
-    if metrics.reports:
-        last = metrics.reports[-1]
-        properties = [
-            ("steps", f"{last['step']:,} of {config.get('train', {}).get('steps', 0):,}"),
-            ("tokens", f"{last['tokens']:,}"),
-            ("training FLOPs", f"{last['flops']:.3e}"),
-            ("time", describe_time(metrics)),
-        ]
-    properties += list(_setup(config, environment))
-    tables = []
-    if metrics.evaluations:
-        evaluation = metrics.evaluations[-1]
-        table = Table("held-out metric", f"step {evaluation['step']:,}")
-        for key, value in evaluation.items():
-            if key.startswith("eval/"):
-                table.add_row(metric_label(key), format_value(value))
-        tables.append(table)
-    notes = finding_notes(metrics, config.get("train", {}).get("steps"))
-    figures = [Figure(panel.title, figure_svg(panel.figure())) for panel in run_panels(metrics)]
-    return [Section(name, "pre-training", properties, notes, tables, figures)]
-
-
-def _setup(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]:
-    yield "objective", str(config.get("objective", {}).get("kind", "replaced-token"))
-    if data := environment.get("data", {}).get("statistics"):
-        yield "data", f"{data['documents']:,} documents, {data['tokens']:,} tokens"
-    if "torch" in environment:
-        precision = config.get("train", {}).get("precision", "")
-        machine = (
-            environment.get("accelerator") or f"{environment['processor']}, threads: {environment['threads']}"
-        )
-        yield "machine", f"{machine}, {precision}, PyTorch {environment['torch']}"
-
-
 def _study(folder: Path, name: str) -> list[Section]:
     report = read_study(folder)
     precisions = sorted({run["precision"] for run in report.runs if "precision" in run})
@@ -157,5 +109,8 @@ def _analyses(folder: Path, name: str) -> list[Section]:
 
 
 _SECTIONS = {
-    "pre-training": _pretraining, "fine-tuning": fine_tuning_sections, "study": _study, "analysis": _analyses,
-}  # fmt: skip
+    "pre-training": pre_training_sections,
+    "fine-tuning": fine_tuning_sections,
+    "study": _study,
+    "analysis": _analyses,
+}
