@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import unicodedata
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from small_model import LENGTH, TEXTS, write_model
 
+import electra
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.batching import overlapping_windows
 from electra.serving.coloring import background_style, color_tokens
-from electra.serving.scorer import ScoredText, Scorer
+from electra.serving.scorer import ScoredText, Scorer, with_following_marks
 
 
 @pytest.fixture(scope="module")
@@ -172,3 +174,27 @@ def test_printed_with_and_without_color() -> None:
         terminal.print(scored)
     assert "\x1b[30;48;2;" in captured.get()
     assert str(ScoredText("  ", [], [], np.zeros(0, "f4"))) == "  "
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        unicodedata.normalize("NFD", "Tiếng Việt Düsseldorferstraße naïveté"),  # as macOS names files
+        "co\u00adoper\u00adation zero\u200bwidth",
+    ],
+)
+def test_marks_that_the_tokenizer_drops_divide_no_word(text: str) -> None:
+    """BERT's tokenizers drop accents and invisible characters."""
+    model = electra.load("wiki-tiny")
+    (scored,), (surprisal,) = model.score([text]), model.surprisal([text])
+    assert [text[start:end] for start, end, _ in scored.words()] == surprisal.words == text.split()
+    assert "".join(scored.tokens) == "".join(text.split()), "each mark belongs to the token before it"
+
+
+def test_marks_belong_to_the_letter_before_them() -> None:
+    text = "नमस्ते में e\u0301 \u0301a"
+    assert with_following_marks(text, [(0, 3), (4, 5), (7, 8), (11, 12), (15, 16)]) == [
+        (0, 4), (4, 6), (7, 10), (11, 13), (15, 16),
+    ]  # fmt: skip
+    assert with_following_marks("e\u0301", [(0, 1), (0, 1)]) == [(0, 1), (0, 2)], "tokens of one character"
+    assert with_following_marks("", []) == []

@@ -1,6 +1,7 @@
 """How likely each token of a text is to have been replaced, by a discriminator."""
 
 import logging
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ LISTED_WORDS = 3
 CHUNK_CHARACTERS = 2**18
 """Characters of the texts that `Scorer.stream` sorts by length at a time: some thousand sentences."""
 DIGITS = 6
+MARKS = ("Mn", "Mc", "Me", "Cf")
+"""Unicode's categories of characters that belong to the one before them: marks, and format characters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +205,7 @@ class Scorer:
         logits = self.logits([encoding.ids for encoding in encodings], batch_tokens=batch_tokens)
         results = []
         for text, encoding, logits_L in zip(texts, encodings, logits, strict=True):
-            offsets = without_leading_blanks(text, encoding.offsets)
+            offsets = with_following_marks(text, without_leading_blanks(text, encoding.offsets))
             tokens = [text[start:end] for start, end in offsets]
             unknown = encoding.ids.count(self.batcher.special.unknown)
             results.append(ScoredText(text, tokens, offsets, logits_L, encoding.word_ids, unknown))
@@ -284,6 +287,20 @@ def quoted(word: str) -> str:
 def without_leading_blanks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The spans without the blanks that some tokenizers make a part of the next word."""
     return [_strip_span(text, *span) if text[span[0] : span[0] + 1].isspace() else span for span in spans]
+
+
+def with_following_marks(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans with the marks and invisible characters that directly follow them, such as accents and joiners.
+
+    A tokenizer can drop them (BERT's does), and then no token has them. They belong to the letter before them.
+    """
+    starts = [*(start for start, _ in spans), len(text)][1:]
+    extended = []
+    for (start, end), following in zip(spans, starts, strict=True):
+        while end < following and unicodedata.category(text[end]) in MARKS:
+            end += 1
+        extended.append((start, end))
+    return extended
 
 
 def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:

@@ -26,7 +26,14 @@ from electra.serving.batching import check_texts
 from electra.serving.coloring import color_tokens
 from electra.serving.likelihood import MaskedLikelihoodScorer, TokenizedText
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
-from electra.serving.scorer import LISTED_WORDS, quoted, round_values, text_chunks, warn_of_unknown
+from electra.serving.scorer import (
+    LISTED_WORDS,
+    quoted,
+    round_values,
+    text_chunks,
+    warn_of_unknown,
+    with_following_marks,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +135,7 @@ class SurprisalScorer:
         results = []
         for text, encoding, (scores_T,) in zip(texts, encodings, scores, strict=True):
             words = split_words(text, encoding)
-            offsets = [(start, end) for _, _, start, end in words]
+            offsets = with_following_marks(text, [(start, end) for _, _, start, end in words])
             surprisals = np.array([-scores_T[first:last].sum() for first, last, _, _ in words], np.float32)
             shown = [text[start:end] for start, end in offsets]
             unknown = encoding.ids.count(self.unknown_id)
