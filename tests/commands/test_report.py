@@ -24,3 +24,10 @@ def test_missing_folders_are_refused(
     assert main(["report", *folders, "--out", str(tmp_path / "page.html")]) == 2
     assert not list(tmp_path.iterdir())
     assert ("nowhere" if folders else "folder") in capsys.readouterr().err
+
+
+def test_a_folder_as_the_file_to_write_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "metrics.jsonl").write_text("", encoding="utf-8")
+    assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "is a folder; give a file" in message and "report.html" in message and ".partial" not in message

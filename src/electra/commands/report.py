@@ -41,6 +41,8 @@ def run(config: ReportConfig) -> str:
 
     if not config.folders:
         raise ConfigError("electra report needs the folder of a run, a fine-tuning, a study or an analysis")
+    if config.out.is_dir():
+        raise ConfigError(f"--out {config.out} is a folder; give a file, such as {config.out / 'report.html'}")
     sections = build_sections(config.folders)
     config.out.parent.mkdir(parents=True, exist_ok=True)
     durable.write_text(config.out, render_page(config.title, sections))

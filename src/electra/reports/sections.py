@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from electra.errors import CheckpointError
 from electra.export.display_name import display_names
-from electra.json_files import raise_if_damaged, read_json
-from electra.reports.analysis import ANALYSES, load_presenter, read_analyses
+from electra.json_files import raise_if_damaged
+from electra.reports.analysis import load_presenter, read_analyses
 from electra.reports.comparison import compare_fine_tunings, compare_runs
 from electra.reports.figures import figure_svg
 from electra.reports.fine_tuning import fine_tuning_sections
+from electra.reports.folders import kind_of, reportable_folders
 from electra.reports.page import Figure, Section
 from electra.reports.pre_training import pre_training_sections
 from electra.reports.study import read_study
 from electra.reports.study_figure import study_figure
-from electra.reports.study_results import is_study
 
 
 def build_sections(folders: Sequence[Path]) -> list[Section]:
@@ -23,7 +22,7 @@ def build_sections(folders: Sequence[Path]) -> list[Section]:
     Raises:
         CheckpointError: a folder holds nothing that can be reported.
     """
-    folders = [part for folder in folders for part in _split_tasks(folder)]
+    folders = reportable_folders(folders)
     kinds = [kind_of(folder) for folder in folders]
     names = display_names(folders)
     sections = []
@@ -38,43 +37,6 @@ def build_sections(folders: Sequence[Path]) -> list[Section]:
     if len(runs := by_kind.get("pre-training", {})) > 1:
         sections.insert(0, compare_runs(runs))
     return sections
-
-
-def _split_tasks(folder: Path) -> list[Path]:
-    """The folder; or the tasks' folders, if `electra finetune --task glue` made one for each."""
-    if kind_of(folder) != "fine-tuning" or "seeds" in read_json(folder / "results.json", optional=True):
-        return [folder]
-    tasks = sorted(path.parent for path in folder.glob("*/results.json"))
-    if not tasks:
-        raise CheckpointError(
-            f"{folder}: results.json is of several tasks, but the folders of the tasks are missing; give the "
-            "folder of one task, or fine-tune again"
-        )
-    return tasks
-
-
-def kind_of(folder: Path) -> str:
-    """What a folder holds: a pre-training, a fine-tuning, a study or analyses.
-
-    Raises:
-        CheckpointError: none of these.
-    """
-    if is_study(folder):
-        return "study"
-    if (folder / "metrics.jsonl").is_file():
-        return "pre-training"
-    if (folder / "results.json").is_file():
-        return "fine-tuning"
-    if any((folder / f"{name}.json").is_file() for name in ANALYSES):
-        return "analysis"
-    if (folder / "seed-0").is_dir():
-        raise CheckpointError(
-            f"{folder}: this fine-tuning has no results yet; the same `electra finetune` command resumes it"
-        )
-    raise CheckpointError(
-        f"{folder} holds no run, fine-tuning, study or analysis; give a folder that `electra pretrain`, "
-        "`electra finetune`, `electra study` or `electra analyze` wrote"
-    )
 
 
 def _study(folder: Path, name: str) -> list[Section]:

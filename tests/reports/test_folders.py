@@ -1,0 +1,80 @@
+"""Which folders can be reported, and what errors say about the others."""
+
+from pathlib import Path
+
+import pytest
+
+from electra.errors import CheckpointError
+from electra.reports.folders import kind_of, reportable_folders
+
+
+def runs(folder: Path, *names: str) -> list[Path]:
+    """Folders of runs below a folder."""
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "metrics.jsonl").write_text("", encoding="utf-8")
+    return [folder / name for name in names]
+
+
+def message_of(folder: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        kind_of(folder)
+    return str(caught.value)
+
+
+def fine_tuning(folder: Path) -> Path:
+    for name in ("model", "seed-0"):
+        (folder / name).mkdir(parents=True)
+    (folder / "results.json").write_text('{"seeds": []}', encoding="utf-8")
+    (folder / "seed-0/metrics.jsonl").write_text("", encoding="utf-8")
+    return folder
+
+
+def test_a_missing_folder_and_a_file_are_told_from_others(tmp_path: Path) -> None:
+    assert "there is no such folder" in message_of(tmp_path / "nowhere")
+    (tmp_path / "log.txt").write_text("", encoding="utf-8")
+    assert f"is a file; give a folder, such as {tmp_path}" in message_of(tmp_path / "log.txt")
+
+
+def test_runs_below_a_folder_are_named(tmp_path: Path) -> None:
+    runs(tmp_path, "a", "b", "c", "d", "e")
+    assert message_of(tmp_path).endswith(
+        f"itself, but a, b, c and 2 more below it do; give electra report {tmp_path}/*"
+    )
+    (tmp_path / "log.txt").write_text("", encoding="utf-8")
+    given = " ".join(str(tmp_path / name) for name in "abc")
+    assert message_of(tmp_path).endswith(f"electra report {given} ..."), "a shell's * would give log.txt, too"
+
+
+def test_runs_below_come_before_what_is_above(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("{}", encoding="utf-8")  # any file of this name
+    runs(tmp_path / "mine", "a")
+    assert "but a below it does" in message_of(tmp_path / "mine")
+
+
+def test_runs_two_levels_below_are_named(tmp_path: Path) -> None:
+    runs(tmp_path, "small/run")
+    assert message_of(tmp_path).endswith(
+        f"but small/run below it does; give electra report {tmp_path}/*/*".replace(
+            "small/run", str(Path("small/run"))
+        )
+    )
+
+
+@pytest.mark.parametrize("part", ["model", "seed-0"])
+def test_a_part_of_a_fine_tuning_is_refused_with_its_folder(part: str, tmp_path: Path) -> None:
+    folder = fine_tuning(tmp_path / "CLS")
+    assert message_of(folder / part).endswith(f"it is a part of a fine-tuning: give {folder}")
+
+
+def test_an_export_of_a_run_is_refused_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [run] = runs(tmp_path, "RUN")
+    (run / "export/discriminator").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert message_of(Path("RUN/export/discriminator")).endswith("a part of a pre-training: give RUN")
+
+
+def test_the_same_folder_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = runs(tmp_path, "a", "b")
+    monkeypatch.chdir(tmp_path)
+    assert reportable_folders([second, first, Path("b"), tmp_path / "a/../b"]) == [second, first]
