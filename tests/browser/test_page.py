@@ -93,6 +93,16 @@ def test_a_click_shows_the_generators_proposals_and_puts_one_in(page: Any, addre
     assert page.get_by_label("Text", exact=True).input_value() == new
 
 
+def test_words_that_the_model_does_not_know_are_said(page: Any, addresses: dict[str, str]) -> None:
+    score(page, addresses["one"], "the 좋은 cat")
+    assert page.locator(".token.unknown").all_text_contents() == ["좋은"]
+    assert "좋은, not in the vocabulary" in page.locator(".token.unknown").get_attribute("aria-label")
+    said = page.get_by_text("1 of 3 tokens (with dotted lines) is not in the vocabulary of this model")
+    assert said.is_visible()
+    score(page, addresses["one"])
+    assert not page.get_by_text("not in the vocabulary of this model").is_visible()
+
+
 def test_a_word_of_several_tokens_is_one_by_default(page: Any, addresses: dict[str, str]) -> None:
     text = "A homeworkish cat"
     score(page, addresses["one"], text, pieces=False)

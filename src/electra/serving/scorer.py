@@ -48,7 +48,7 @@ class ScoredText:
         logits: that each token was replaced, float32.
         word_ids: the index of the word that each token belongs to, as the tokenizer splits words. None: each
             token is a word.
-        unknown_count: number of tokens that are not in the vocabulary; their logits mean nothing.
+        unknown: whether each token is not in the vocabulary; its logit means nothing. Empty: all are in it.
     """
 
     text: str
@@ -56,7 +56,7 @@ class ScoredText:
     offsets: list[tuple[int, int]]
     logits: NDArray[np.float32]
     word_ids: Sequence[int | None] | None = None
-    unknown_count: int = 0
+    unknown: Sequence[bool] = ()
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
@@ -207,7 +207,7 @@ class Scorer:
         for text, encoding, logits_L in zip(texts, encodings, logits, strict=True):
             offsets = with_following_marks(text, without_leading_blanks(text, encoding.offsets))
             tokens = [text[start:end] for start, end in offsets]
-            unknown = encoding.ids.count(self.batcher.special.unknown)
+            unknown = [token == self.batcher.special.unknown for token in encoding.ids]
             results.append(ScoredText(text, tokens, offsets, logits_L, encoding.word_ids, unknown))
         return results
 
@@ -225,7 +225,7 @@ class Scorer:
             done += len(chunk)
             windowed += self.batcher.count_windowed(len(scored.tokens) for scored in results)
             tokens += sum(len(scored.tokens) for scored in results)
-            unknown += sum(scored.unknown_count for scored in results)
+            unknown += sum(sum(scored.unknown) for scored in results)
         warn_of_unknown(unknown, tokens)
         if windowed:
             logger.info(

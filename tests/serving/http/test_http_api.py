@@ -49,6 +49,11 @@ def test_scores_are_those_of_the_scorer(client: httpx.Client, run_folder: Path) 
         assert np.allclose(actual["probabilities"], expected.probabilities, atol=2e-6)
 
 
+def test_scores_say_which_tokens_are_unknown(client: httpx.Client) -> None:
+    (answer,) = client.post("/score", json={"texts": ["the 좋은 cat"]}).json()["results"]
+    assert answer["tokens"] == ["the", "좋은", "cat"] and answer["unknown"] == [False, True, False]
+
+
 def test_texts_are_ranked_by_the_mean_log_probability_of_being_original(
     client: httpx.Client, run_folder: Path
 ) -> None:

@@ -37,8 +37,9 @@ class Handlers:
     async def score(self, request: TextsRequest) -> ScoreResponse:
         """How likely each token of a text is to have been replaced.
 
-        For each text: its tokens, the offsets of each token, the probabilities, and whether a token continues the
-        word of the token before it. Offsets count characters (Unicode code points). An Electric model gives
+        For each text: its tokens, the offsets of each token, the probabilities, whether a token continues the word
+        of the token before it, and whether it is unknown: not in the vocabulary, so that its values mean nothing.
+        Offsets count characters (Unicode code points). An Electric model gives
         log-probabilities of the tokens and the pseudo-log-likelihood of the text.
         """
         model = self._model_for(request, "score")
@@ -46,7 +47,9 @@ class Handlers:
         assert model.scorer is not None
         electric = scores_of(model.scorer.objective) == "energy"
         fields = ScoredText.likelihood_fields if electric else ScoredText.probability_fields
-        results: list[Any] = [{**fields(one), "continues": one.continues} for one in scored]
+        results: list[Any] = [
+            {**fields(one), "continues": one.continues, "unknown": one.unknown} for one in scored
+        ]
         return {"model": model.name, "objective": model.scorer.objective, "results": results}
 
     async def rescore(self, request: TextsRequest) -> RescoreResponse:

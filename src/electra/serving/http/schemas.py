@@ -81,12 +81,14 @@ class ProposalsRequest(ModelRequest):
 class ScoredTokens(TypedDict):
     """The tokens of a text, the offsets of each (start and end, in code points), and their values.
 
-    `continues`: whether a token belongs to the word of the token before it.
+    `continues`: whether a token belongs to the word of the token before it. `unknown`: whether it is not in the
+    vocabulary, so that its values mean nothing.
     """
 
     tokens: list[str]
     offsets: list[tuple[int, int]]
     continues: list[bool]
+    unknown: list[bool]
     probabilities: NotRequired[list[float]]
     log_probabilities: NotRequired[list[float]]
     pseudo_log_likelihood: NotRequired[float]
