@@ -5,6 +5,7 @@ loaded from elsewhere.
 """
 
 import base64
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from rich.text import Text
 from electra import __version__
 from electra.reports.tables import are_numeric
 
+BREAKS = re.compile(r"(?<=[-_/])(?<!\d[eE]-)(?=\w)")
+"""Where the name of a run may be broken: behind a separator, but not inside a number such as 1e-05."""
 TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
@@ -76,6 +79,7 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
         rows=_rows,
         numeric_columns=_numeric_columns,
         is_bold=_is_bold,
+        name_parts=_name_parts,
         version=__version__,
     )
 
@@ -83,6 +87,11 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 def _rows(table: Table) -> list[tuple[RenderableType, ...]]:
     """The cells of a console's table, row by row."""
     return list(zip(*(column.cells for column in table.columns), strict=True))
+
+
+def _name_parts(name: RenderableType) -> list[str]:
+    """A name, cut where a browser may break it."""
+    return BREAKS.split(str(name))
 
 
 def _is_bold(cell: RenderableType) -> bool:
