@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from electra.reports.comparison import compare_runs
+from electra.reports.page import render_page
 
 
 def run_folder(path: Path, *, at: int, steps: int, auc: float) -> Path:
@@ -73,3 +74,31 @@ def test_the_time_of_early_runs_lacks_that_of_evaluations(tmp_path: Path) -> Non
     (runs["a"] / "metrics.jsonl").write_text(lines.replace("evaluation_seconds", "other"), encoding="utf-8")
     [table] = compare_runs(runs).tables
     assert rows(table)["time (of some runs without evaluations)"] == ["2.0 minutes", "3.0 minutes"]
+
+
+def write_config(run: Path, objective: str) -> None:
+    (run / "config.toml").write_text(f"[train]\nsteps = 20\n{objective}", encoding="utf-8")
+
+
+def test_settings_of_another_objective_follow_from_its_kind(tmp_path: Path) -> None:
+    runs = {name: run_folder(tmp_path / name, at=20, steps=20, auc=0.8) for name in ("a", "b")}
+    write_config(runs["a"], '[objective]\nkind = "replaced-token"\ntop_k = 0\nweight = 1.0\n[init]\nrun = "x"\n')
+    write_config(runs["b"], '[objective]\nkind = "masked-lm"\nweight = 2.0\n')
+    [table] = compare_runs(runs).folded
+    assert rows(table) == {
+        "objective.kind": ["replaced-token", "masked-lm"],
+        "objective.weight": ["1.0", "2.0"],
+        "init.run": ["x", "–"],
+    }
+    assert table.caption == "Left out: settings that only exist for one objective.kind."
+    html = render_page("x", [compare_runs(runs)])
+    assert html.index("init.run") < html.index("Left out: settings") < html.index("</details>")
+
+
+def test_settings_of_the_same_objective_are_shown_as_in_toml(tmp_path: Path) -> None:
+    runs = {name: run_folder(tmp_path / name, at=20, steps=20, auc=0.8) for name in ("a", "b")}
+    write_config(runs["a"], '[objective]\nkind = "masked-lm"\nexact = true\ntop_k = 5\n')
+    write_config(runs["b"], '[objective]\nkind = "masked-lm"\nexact = false\n')
+    [table] = compare_runs(runs).folded
+    assert rows(table) == {"objective.exact": ["true", "false"], "objective.top_k": ["5", "–"]}
+    assert table.caption is None

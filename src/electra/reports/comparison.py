@@ -158,14 +158,25 @@ def _objective(folder: Path) -> str:
 
 
 def _different_settings(folders: Mapping[str, Path]) -> list[Table]:
-    """A table of the settings in which runs differ; none if they are equal."""
+    """A table of the settings in which runs differ; none if they are equal.
+
+    Settings that only one kind of a table has, such as those of another objective, follow from the kind.
+    """
     settings = [dict(flatten(read_config(folder))) for folder in folders.values()]
     table = Table("setting that differs", *folders)
+    following: set[str] = set()
     for key in dict.fromkeys(key for config in settings for key in config):
-        values = [config.get(key, "–") for config in settings]
-        if any(value != values[0] for value in values) and key not in ("out", "data", "data.path"):
-            table.add_row(key, *map(str, values))
+        values = [format_setting(config[key]) if key in config else "–" for config in settings]
+        if len(set(values)) == 1 or key in ("out", "data", "data.path"):
+            continue
+        kind = f"{key.rpartition('.')[0]}.kind"
+        if "–" in values and key != kind and len({config.get(kind) for config in settings}) > 1:
+            following.add(kind)
+        else:
+            table.add_row(key, *values)
     table.title = f"{table.row_count} settings that differ" if table.row_count > 1 else "1 setting that differs"
+    if following:
+        table.caption = f"Left out: settings that only exist for one {' or one '.join(sorted(following))}."
     return [table] if table.row_count else []
 
 
@@ -176,6 +187,11 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def format_setting(value: object) -> str:
+    """A setting as TOML writes it, but texts without quotes."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def format_value(value: float | None) -> str:
