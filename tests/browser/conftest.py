@@ -16,12 +16,14 @@ from electra.modeling.heads import MaskedLanguageModelHead
 from electra.serving.http.hosted_model import HostedModel
 from electra.tasks.classification import Classification
 from electra.tasks.question_answering import QuestionAnswering
+from electra.tasks.tagging import Tagging
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 REQUIRED = bool(os.environ.get("REQUIRE_BROWSER"))
 HERE = Path(__file__).parent
 LABELS = Classification(("accuracy",), labels=("bad", "good"))
 ANSWERS = QuestionAnswering(max_question=8, stride=4)
+TAGS = Tagging(("O", "S-PER", "S-LOC"), scheme="bio", metric="span_f1", fallback="O")
 MARKUP = """<img src=x onerror="document.title='x'"><b>bold<br> &amp; 'quoted'"""
 """A name of a folder or of a label, which is text."""
 NAMED = Classification(("accuracy",), labels=(MARKUP, f"{MARKUP}</b><script>document.title='y'</script>"))
@@ -51,12 +53,13 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Servers of one model, of two, of one and a masked language model, one that needs an access token, two of
+    """Servers of one model, of two, of one and a masked language model, one that needs an access token, three of
     fine-tuned models, and two of models whose names have markup."""
     folder = tmp_path_factory.mktemp("browser")
     one = HostedModel(str(write_run(folder / "my-run")), device="cpu")
     other = HostedModel(str(write_model(folder / "other")), device="cpu")
     masked = HostedModel(str(write_model(folder / "masked", head=MaskedLanguageModelHead)), device="cpu")
+    tags = HostedModel(str(write_model(folder / "tags", problem=TAGS)), device="cpu")
     labels = HostedModel(str(write_model(folder / "labels", problem=LABELS)), device="cpu")
     answers = HostedModel(str(write_model(folder / "answers", problem=ANSWERS)), device="cpu")
     named = HostedModel(str(write_run(folder / MARKUP)), device="cpu")
@@ -65,6 +68,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
         serving(named) as (naming, _),
         serving(named_labels) as (naming_labels, _),
         serving(labels) as (labeling, _),
+        serving(tags) as (tagging, _),
         serving(answers) as (answering, _),
         serving(one) as (single, _),
         serving(one, other) as (both, _),
@@ -73,6 +77,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     ):
         yield {
             "one": single, "two": both, "masked": proposing, "closed": closed, "labels": labeling,
+            "tags": tagging,
             "answers": answering, "named": naming, "named labels": naming_labels,
         }  # fmt: skip
 

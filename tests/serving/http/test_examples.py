@@ -69,7 +69,7 @@ PLAIN = [[text] for text in ENGLISH.plain]
         (None, [[text] for text in ENGLISH.sentences]),
         (LABELS, PLAIN),
         (replace(LABELS, pair=True), [PLAIN[0] * 2, PLAIN[0] + PLAIN[1]]),
-        (TAGS, PLAIN[::-1]),
+        (TAGS, [[text.replace(",", " ,").replace(".", " .")] for [text] in PLAIN[::-1]]),
         (ANSWERS, [[ENGLISH.question, *PLAIN[-1]]]),
     ],
     ids=["replaced tokens", "labels", "pairs", "tags", "answers"],

@@ -1,5 +1,6 @@
 """A MODEL on the server: loaded once, with all operations that it supports."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
 from electra.serving.text_encoder import TextEncoder
 from electra.tasks.question_answering import QuestionAnswering
+from electra.tasks.tagging import Tagging
 
 Loaded = TypeVar("Loaded")
 
@@ -27,6 +29,8 @@ GENERIC_FOLDERS = ("discriminator", "encoder", "generator", "model", "export")
 ONNX_PREFIX = "onnx"
 """The first letters of folders of `electra export --to onnx`. They are part of a model's name."""
 OPERATIONS = ("score", "rescore", "predict", "embed", "proposals")
+MARK_AFTER_WORD = re.compile(r"([.,।])(?= |$)")
+"""A punctuation mark that is written without a space before it. In data for tagging it is a word."""
 WARM_UP_TEXT = "The chef cooked the meal."
 
 
@@ -107,7 +111,9 @@ class HostedModel:
             return [[self.examples.question, texts[-1]]]
         if self.predictor.pairs:
             return [[texts[0], texts[0]], [texts[0], texts[1]]]
-        return [[text] for text in (reversed(texts) if problem.reads_words else texts)]
+        if problem.reads_words:
+            return [[MARK_AFTER_WORD.sub(r" \1", text)] for text in reversed(texts)]
+        return [[text] for text in texts]
 
     def operations(self) -> dict[str, Operation]:
         """The functions of the supported operations by name, each from a list of items to their results."""
@@ -140,6 +146,8 @@ class HostedModel:
             description |= {"task": problem.kind, "pairs": self.predictor.pairs}
             if labels := getattr(problem, "labels", None):
                 description["labels"] = list(labels)
+            if isinstance(problem, Tagging):
+                description["scheme"] = problem.scheme
         if self.generator is not None and self.fill_mask is not None:
             description["generator"] = self.generator
         return description
