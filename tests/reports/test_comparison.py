@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from electra.reports.comparison import compare_runs
+from electra.reports.comparison import compare_fine_tunings, compare_runs
 from electra.reports.page import render_page
 
 
@@ -102,3 +102,32 @@ def test_settings_of_the_same_objective_are_shown_as_in_toml(tmp_path: Path) -> 
     [table] = compare_runs(runs).folded
     assert rows(table) == {"objective.exact": ["true", "false"], "objective.top_k": ["5", "–"]}
     assert table.caption is None
+
+
+def fine_tuning(path: Path, *, scores: list[float], failed: int = 0, dev: int = 4581) -> Path:
+    path.mkdir()
+    results = {
+        "task": "ner", "metric": "span_f1", "median": scores[0], "mean": scores[-1], "failed": failed,
+        "seeds": [{"seed": seed} for seed in range(len(scores))], "examples": {"dev": dev},
+    }  # fmt: skip
+    (path / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    return path
+
+
+def test_fine_tunings_of_one_seed_have_one_score(tmp_path: Path) -> None:
+    one, few = (
+        fine_tuning(tmp_path / name, scores=[score], dev=dev)
+        for name, score, dev in (("a", 0.5, 100), ("b", 0.6, 6))
+    )
+    [table] = compare_fine_tunings({"a": one, "b": few}).tables
+    assert [str(column.header) for column in table.columns] == ["fine-tuning", "task", "metric on dev", "score"]
+    assert rows(table) == {"a": ["ner", "span F1", "0.5000"], "b": ["ner", "span F1 (6 examples)", "0.6000"]}
+
+
+def test_fine_tunings_of_several_seeds_have_their_counts(tmp_path: Path) -> None:
+    several = fine_tuning(tmp_path / "a", scores=[0.5, 0.4], failed=1)
+    [table] = compare_fine_tunings({"a": several, "b": fine_tuning(tmp_path / "b", scores=[0.6])}).tables
+    assert rows(table) == {
+        "a": ["ner", "span F1", "0.5000", "0.4000", "2", "1"],
+        "b": ["ner", "span F1", "0.6000", "0.6000", "1", "0"],
+    }

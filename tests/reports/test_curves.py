@@ -85,3 +85,14 @@ def test_a_legend_covers_no_curve(tmp_path: Path) -> None:
     legend, label = axes.get_legend().get_window_extent(), axes.xaxis.label.get_window_extent()
     assert not legend.overlaps(axes.get_window_extent()) and not legend.overlaps(label)
     assert legend.y0 >= 0 and legend.x0 >= 0 and legend.x1 <= figure.bbox.x1
+
+
+def test_titles_do_not_touch_the_labels_of_the_panels_above(tmp_path: Path) -> None:
+    names = ["generator_loss", "discriminator_loss", "sentence_loss", "correction_loss"]
+    records = [{"step": n, "tokens": 1000 * n, **dict.fromkeys(names, 1.0 / n)} for n in range(1, 9)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    figure = run_figure(tmp_path)
+    figure.draw_without_rendering()
+    above, _, below, _ = figure.axes
+    label, title = above.xaxis.label.get_window_extent(), below.title.get_window_extent()
+    assert label.y0 - title.y1 > 0.7 * title.height

@@ -1,5 +1,6 @@
 """The sections that compare several pre-trainings, or several fine-tunings, with each other."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ BEST = {
 }  # fmt: skip
 """Metrics of which one value is the best. Those of replaced tokens are missing: each run replaces tokens in its
 own way, and is not better because its own are easier to find."""
+
+FEW = 100
+"""A metric of fewer examples is shown with their number."""
 
 
 def compare_runs(runs: Mapping[str, Path]) -> Section:
@@ -103,15 +107,21 @@ def _notes_on_best(
 
 def compare_fine_tunings(fine_tunings: Mapping[str, Path]) -> Section:
     """The results of several fine-tunings, and the settings in which they differ."""
-    table = Table("fine-tuning", "task", "metric on dev", "median", "mean", "seeds", "failed")
     results = {name: read_json(folder / "results.json", optional=True) for name, folder in fine_tunings.items()}
+    several = any(len(one["seeds"]) > 1 for one in results.values())  # of one seed all averages are the same
+    scores = {"median": "median", "mean": "mean"} if several else {"median": "score"}
+    failed = any(one["failed"] for one in results.values())
+    columns = [*scores.values(), *["seeds"] * several, *["failed"] * failed]
+    table = Table("fine-tuning", "task", "metric on dev", *columns)
     for name, one in results.items():
         rivals = [other for other in results.values() if _rivals(one) == _rivals(other)]
         cells = []
-        for key in ("median", "mean"):
+        for key in scores:
             is_best = len(rivals) > 1 and one[key] == max(other[key] for other in rivals)
             cells.append(Text(f"{one[key]:.4f}", style="bold" if is_best else ""))
-        table.add_row(name, one["task"], one["metric"], *cells, str(len(one["seeds"])), str(one["failed"]))
+        counts = [str(len(one["seeds"]))] * several + [str(one["failed"])] * failed
+        metric = task_metric_label(one["metric"]) + describe_few(one)
+        table.add_row(name, one["task"], metric, *cells, *counts)
     return Section(
         "Comparison of fine-tunings",
         f"{len(fine_tunings)} fine-tunings",
@@ -119,6 +129,17 @@ def compare_fine_tunings(fine_tunings: Mapping[str, Path]) -> Section:
         tables=[table],
         folded=_different_settings(fine_tunings),
     )
+
+
+def task_metric_label(metric: str) -> str:
+    """The label of a metric of a task: `span F1` for span_f1."""
+    return re.sub(r"\bf(?=\d)", "F", metric_label(metric))
+
+
+def describe_few(results: Mapping[str, Any], split: str = "dev") -> str:
+    """How few examples a metric was measured on; "" if they are enough."""
+    count = results.get("examples", {}).get(split, FEW)
+    return f" ({count:,} example{'s' * (count != 1)})" if count < FEW else ""
 
 
 def _rivals(results: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -32,6 +32,8 @@ LINES = ("solid", "dashed", "dotted")
 """The colors and line styles of lines in one figure; the style changes after all colors have been used."""
 PANEL_WIDTH, PANEL_HEIGHT = 13 / 3, 3.8
 """Inches."""
+ROW_MARGIN = 0.12
+"""Inches above and below each panel, so that its title does not touch the label of the panel above."""
 BELOW_LABEL = -0.17
 """The top of a legend below the axes and their label, in heights of the axes; inside, it could cover a curve."""
 MAX_TITLE = 60
@@ -69,6 +71,7 @@ def run_figure(run: Path) -> Any:
     columns = max(1, len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3)
     rows = max(1, -(-len(panels) // columns))
     figure = new_figure(PANEL_WIDTH * columns, PANEL_HEIGHT * rows + 0.3)
+    figure.get_layout_engine().set(h_pad=ROW_MARGIN)
     figure.suptitle(_shorten(display_name(run)))
     grid = figure.subplots(rows, columns, squeeze=False).flat
     for panel, axes in zip(panels, grid, strict=False):
@@ -118,11 +121,14 @@ def line_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def fine_tuning_panels(
-    seeds: Mapping[str, Metrics], metric: str, styles: Mapping[str, tuple[str, str]]
+    seeds: Mapping[str, Metrics], metric: str, label: str, styles: Mapping[str, tuple[str, str]]
 ) -> list[Panel]:
     """The training loss and the metric on dev of each seed against steps, without a legend.
 
     The metric is left out if no seed was evaluated more than once.
+
+    Args:
+        label: the name of the metric for people.
     """
     name = f"eval/{metric}"
     reports = {seed: [one for one in metrics.reports if "loss" in one] for seed, metrics in seeds.items()}
@@ -134,8 +140,8 @@ def fine_tuning_panels(
         draw = partial(_draw_seeds, records=reports, name="loss", unit="nats", styles=styles)
         panels.append(Panel("training loss", partial(draw, title="training loss")))
     if any(len(records) > 1 for records in evaluations.values()):
-        draw = partial(_draw_seeds, records=evaluations, name=name, unit=metric, styles=styles, marker="o")
-        panels.append(Panel(f"{metric} on dev", partial(draw, title=f"{metric} on dev")))
+        draw = partial(_draw_seeds, records=evaluations, name=name, unit=label, styles=styles, marker="o")
+        panels.append(Panel(f"{label} on dev", partial(draw, title=f"{label} on dev")))
     return panels
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.json_files import read_json
-from electra.reports.comparison import flatten, format_value, read_config
+from electra.reports.comparison import describe_few, flatten, format_value, read_config, task_metric_label
 from electra.reports.curves import fine_tuning_panels, line_styles
 from electra.reports.figures import figure_svg
 from electra.reports.findings import finding_notes
@@ -34,9 +34,10 @@ def fine_tuning_sections(folder: Path, name: str) -> list[Section]:
     """The section of the folder of a fine-tuning, in a list."""
     results, config = read_json(folder / "results.json", optional=True), read_config(folder)
     metric, seeds = results["metric"], results["seeds"]
+    label = task_metric_label(metric)
     properties = [
         ("task", results["task"]),
-        (f"{metric} on dev", f"median {results['median']:.4f}, mean {results['mean']:.4f}"),
+        (f"{label} on dev", _describe_scores(results) + describe_few(results)),
         ("started from", str(results["pretrained"] or "random weights")),
         ("examples", ", ".join(f"{split} {count:,}" for split, count in results["examples"].items())),
     ]
@@ -44,9 +45,12 @@ def fine_tuning_sections(folder: Path, name: str) -> list[Section]:
         properties.insert(2, ("standard deviation over seeds", f"{results['standard_deviation']:.4f}"))
     for split in dict.fromkeys(split for seed in seeds for split in seed.get("others", {})):
         values = [seed["others"][split][metric] for seed in seeds if metric in seed["others"].get(split, {})]
-        properties.append((f"{metric} on {split}", f"median {statistics.median(values):.4f}"))
+        score = f"{'median ' * (len(values) > 1)}{statistics.median(values):.4f}"
+        properties.append((f"{label} on {split}", score + describe_few(results, split)))
     settings, of_seeds = dict(flatten(config)), _read_seeds(folder, seeds)
-    properties += [(label, str(settings[key])) for key, label in TRAINING_SETTINGS.items() if key in settings]
+    properties += [
+        (words, _format_value(settings[key])) for key, words in TRAINING_SETTINGS.items() if key in settings
+    ]
     tables: list[Table] = [_seeds_table(seeds, of_seeds)]
     folded: list[Table] = []
     best, metrics = results.get("best_seed", 0), seeds[0]["metrics"] if seeds else {}
@@ -61,6 +65,18 @@ def fine_tuning_sections(folder: Path, name: str) -> list[Section]:
         for note in finding_notes(of_seed, steps[seed], run=f"Seed {seed}")
     ]
     return [Section(name, "fine-tuning", properties, notes, tables, figures, legend, folded)]
+
+
+def _describe_scores(results: Mapping[str, Any]) -> str:
+    """The metric on dev; of several seeds the median and the mean."""
+    if len(results["seeds"]) == 1:
+        return f"{results['median']:.4f}"
+    return f"median {results['median']:.4f}, mean {results['mean']:.4f}"
+
+
+def _format_value(value: object) -> str:
+    """A setting; whole numbers have no decimals."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _read_seeds(folder: Path, seeds: Sequence[Mapping[str, Any]]) -> dict[int, Metrics]:
@@ -78,14 +94,14 @@ def _seeds_table(seeds: Sequence[Mapping[str, Any]], of_seeds: Mapping[int, Metr
     }
     has_all = all(one["seed"] in evaluating for one in seeds)
     times = ("seconds", "of which evaluation") if has_all else ("seconds without evaluation",)
-    table = Table("seed", *(keys := _metric_keys(seeds)), "failed", "steps", *times)
+    keys, failed = _metric_keys(seeds), any(one["failed"] for one in seeds)
+    table = Table("seed", *map(task_metric_label, keys), *["failed"] * failed, "steps", *times)
     for one in seeds:
         values = [format_value(one["metrics"].get(key)) for key in keys]
         spent = evaluating[one["seed"]] if has_all else 0.0
         seconds = [one["seconds"] + spent, spent][: len(times)]
-        table.add_row(
-            str(one["seed"]), *values, one["failed"] or "", f"{one['steps']:,}", *(f"{x:.0f}" for x in seconds)
-        )
+        reason = [one["failed"] or ""] if failed else []
+        table.add_row(str(one["seed"]), *values, *reason, f"{one['steps']:,}", *(f"{x:.0f}" for x in seconds))
     return table
 
 
@@ -93,7 +109,7 @@ def _curves(of_seeds: Mapping[int, Metrics], metric: str) -> tuple[list[Figure],
     """The curves of all seeds, and the legend if there are several."""
     metrics = {f"seed {seed}": one for seed, one in of_seeds.items()}
     styles = line_styles(list(metrics))
-    panels = fine_tuning_panels(metrics, metric, styles)
+    panels = fine_tuning_panels(metrics, metric, task_metric_label(metric), styles)
     figures = [Figure(f"{panel.title} of each seed", figure_svg(panel.figure())) for panel in panels]
     legend = [LegendEntry(seed, *style) for seed, style in styles.items()]
     return figures, legend if figures and len(legend) > 1 else []
