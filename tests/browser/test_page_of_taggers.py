@@ -36,18 +36,26 @@ def test_entities_are_marked_as_their_scheme_joins_words(
     page: Any, addresses: dict[str, str], scheme: str, tags: str
 ) -> None:
     tagged(page, addresses["tags"], NAMES, tags.split(), scheme)
-    assert page.locator(".entity").all_inner_texts() == ["Ann Lee PER", "Bo PER", "New York LOC", "Rio LOC"]
+    assert page.locator(".entity").all_inner_texts() == [
+        "Ann Lee\u00a0PER",
+        "Bo\u00a0PER",
+        "New York\u00a0LOC",
+        "Rio\u00a0LOC",
+    ]
     titles = page.locator(".entity").evaluate_all("all => all.map(one => one.title)")
     assert titles == ["PER .90, .91", "PER .93", "LOC .95, .96", "LOC .97"]
     colors = page.locator(".entity").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
     assert colors[0] == colors[1] != colors[2] == colors[3]
-    assert page.locator(".prediction").text_content() == "Ann Lee PER met Bo PER in New York LOC Rio LOC "
+    assert (
+        page.locator(".prediction").text_content()
+        == "Ann Lee\u00a0PER met Bo\u00a0PER in New York\u00a0LOC Rio\u00a0LOC "
+    )
     assert "PER Ann Lee, PER Bo, LOC New York" in page.get_by_role("status").text_content()
 
 
 def test_tags_without_a_scheme_are_of_one_word(page: Any, addresses: dict[str, str]) -> None:
     tagged(page, addresses["tags"], ["the", "old", "cat"], ["DET", "ADJ", "ADJ"], "none")
-    assert page.locator(".entity").all_inner_texts() == ["the DET", "old ADJ", "cat ADJ"]
+    assert page.locator(".entity").all_inner_texts() == ["the\u00a0DET", "old\u00a0ADJ", "cat\u00a0ADJ"]
     page.get_by_text("Words are what is between spaces.").wait_for()
 
 
