@@ -178,8 +178,8 @@ def test_texts_of_the_wrong_form_are_refused(tokenizer_json: Path, encoder: Bert
         predictor(name, tokenizer_json, encoder) for name in ("linear", "pair", "tagging", "span")
     )
     for model, texts, message in (
-        (single, ["a dog", ("a dog", "the cat")], "text 2: expected one text"),
-        (pair, ["a dog"], "text 1: expected a pair of texts, found 'a dog'"),
+        (single, ["a", ("a dog", "the cat")], 'text 2: expected one text, found ["a dog", "the cat"]'),
+        (pair, ["a dög"], 'text 1: expected a pair of texts, found "a dög"'),
         (pair, [("a", "b"), ("a", "b", "c")], "text 2: expected a pair of texts"),
         (span, ["who?"], "text 1: expected a question and its passage"),
         (tags, ["a dog", "  "], "text 2 has no words"),

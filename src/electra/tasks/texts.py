@@ -3,6 +3,7 @@
 Shapes: B batch, L length, K outputs, D hidden size.
 """
 
+import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,7 +84,9 @@ class TextProblem(Problem):
         if self.pair:
             return TextExample(*split_pair(text, number, "a pair of texts"))
         if not isinstance(text, str):
-            raise DataError(f"text {number + 1}: expected one text, found {str(text)[:60]!r}")
+            raise DataError(
+                f"text {number + 1}: expected one text, found {json.dumps(text, ensure_ascii=False)[:60]}"
+            )
         return TextExample(text)
 
     def describe_example(self, example: TextExample) -> dict[str, Any]:
@@ -163,7 +166,9 @@ def split_pair(text: Text, number: int, expected: str) -> tuple[str, str]:
         DataError: it does not have two parts.
     """
     if isinstance(text, str) or len(text) != 2:
-        raise DataError(f"text {number + 1}: expected {expected}, found {str(text)[:60]!r}")
+        raise DataError(
+            f"text {number + 1}: expected {expected}, found {json.dumps(text, ensure_ascii=False)[:60]}"
+        )
     return text[0], text[1]
 
 

@@ -52,7 +52,8 @@ def test_other_names_get_421(hosted: HostedModel) -> None:
             refused = client.get(path, headers={"Host": "evil.example"})
             assert refused.status_code == 421
         assert refused.json()["error"].startswith(
-            "this server does not answer to the name 'evil.example'; to allow"
+            "this server does not answer to the name 'evil.example'; to allow it: electra serve MODEL "
+            "--allowed-host NAME"
         )
         sent = client.post("/score", json={"texts": ["a"]}, headers={"Host": "evil.example:8000"})
         assert sent.status_code == 421

@@ -130,7 +130,9 @@ def test_a_fine_tuned_model_predicts_and_refuses_other_operations(tmp_path: Path
         assert refused.status_code == 409 and "needs a discriminator" in refused.json()["error"]
         assert client.post("/rescore", json={"texts": ["a"]}).status_code == 409
         wrong = client.post("/predict", json={"texts": ["a", ["a", "b"]]})
-        assert wrong.status_code == 422 and "text 2: expected one text" in wrong.json()["error"]
+        assert (
+            wrong.status_code == 422 and wrong.json()["error"] == 'texts[1]: expected one text, found ["a", "b"]'
+        )
 
 
 def test_empty_texts_have_no_prediction(tmp_path: Path) -> None:
@@ -138,11 +140,20 @@ def test_empty_texts_have_no_prediction(tmp_path: Path) -> None:
     tagger = fine_tuned(tmp_path / "b", Tagging(("NOUN", "VERB"), "none", "accuracy", "NOUN"))
     with serving(one, tagger) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
         for model, text, message in [
-            (1, "", "text 2 is empty"), (1, " \n", "text 2 is empty"), (2, "", "text 2 has no words"),
-            (2, ["pair", ""], "text 2: part 2 is empty"),
+            (1, "", "texts[1] is empty; "), (1, " \n", "texts[1] is empty; "), (2, "", "texts[1] has no words"),
+            (2, ["pair", ""], "texts[1][1] is empty"),
         ]:  # fmt: skip
             refused = client.post("/predict", json={"texts": ["a cat", text], "model": model})
-            assert refused.status_code == 422 and message in refused.json()["error"]
+            assert refused.status_code == 422 and refused.json()["error"].startswith(message)
+        tagged = client.post("/predict", json={"texts": ["a cat"], "model": 2, "top": 1})
+        assert tagged.status_code == 422 and tagged.json()["error"].startswith(
+            "top: is for models that give scores"
+        )
+        beyond = client.post("/predict", json={"texts": ["a cat"], "model": 3})
+        assert (beyond.status_code, beyond.json()["error"]) == (
+            404,
+            "there is no model 3; this server has 2 models",
+        )
 
 
 def test_rounded_values_have_no_negative_zero() -> None:
@@ -184,13 +195,28 @@ def test_two_models_are_selected_by_number(hosted: HostedModel, tmp_path: Path) 
 
 
 WRONG = [
-    ("/score", b"", 422, "Invalid JSON"),
+    ("/score", b"", 422, "the body is empty; send a JSON object with the fields model, texts"),
+    (
+        "/proposals",
+        b" \n",
+        422,
+        "the body is empty; send a JSON object with the fields model, text, tokens, count",
+    ),
+    ("/score", b'{"texts": ["\\u12', 422, "Invalid JSON"),
     ("/score", b"[]", 422, "give an object with the fields model, texts"),
     ("/score", b"{}", 422, "texts: is missing"),
     ("/score", b'{"texts": []}', 422, "texts: give at least 1"),
     ("/score", b'{"texts": "a text"}', 422, "texts: must be a list"),
     ("/score", b'{"texts": ["a", 3]}', 422, "texts[1]: must be a string"),
-    ("/score", b'{"texts": ["\\ud800"]}', 422, "Invalid JSON"),
+    (
+        "/score",
+        b'{"texts": ["\\ud800"]}',
+        422,
+        "a lone surrogate (line 1 column 19 of the body), which is not Unic",
+    ),
+    ("/score", b'{"texts": ["a \\ud83d b"]}', 422, "the text has a lone surrogate"),
+    ("/score", b'{"texts": ["\\ud83d\\n"]}', 422, "the text has a lone surrogate"),
+    ("/score", b'{"texts": ["\\udc00"]}', 422, "the text has a lone surrogate"),
     (
         "/score",
         b'{"texts": ["a"], "path": "/etc/passwd"}',
@@ -214,7 +240,7 @@ WRONG = [
         422,
         "the fields are model, texts; texts: is missing",
     ),
-    ("/score", b'{"texts": ["a"], "model": 3}', 422, "model: must be at most 2"),
+    ("/score", b'{"texts": ["a"], "model": 3}', 404, "there is no model 3; this server has one model"),
     ("/score", b'{"texts": ["a"], "model": 0}', 422, "model: must be at least 1"),
     ("/score", b'{"texts": ["a"], "model": 1.5}', 422, "model: must be an integer"),
     ("/score", b'{"texts": [1, 2, 3, 4, 5]}', 422, "texts[2]: must be a string (and 2 more)"),
@@ -323,7 +349,7 @@ def test_a_generator_of_another_vocabulary_is_refused(run_folder: Path, tmp_path
     other = write_model(tmp_path / "other", kind="bpe", head=MaskedLanguageModelHead)
     with pytest.raises(ConfigError, match="has another vocabulary than my-run"):
         HostedModel(str(run_folder), device="cpu", generator=str(other))
-    with pytest.raises(CheckpointError, match="predicts no masked tokens"):
+    with pytest.raises(CheckpointError, match=r"^--generator: .*predicts no masked tokens"):
         HostedModel(str(run_folder), device="cpu", generator=str(run_folder))
     with pytest.raises(CheckpointError, match="there is no folder"):
         HostedModel(str(tmp_path / "nowhere"), device="cpu")

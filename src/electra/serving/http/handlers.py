@@ -1,11 +1,12 @@
 """The endpoints of the API: each takes a request and returns the JSON object of its response."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from electra.errors import DataError
+from electra.errors import ConfigError, DataError
 from electra.objectives.config import scores_of
 from electra.serving.fill_mask import MaskPrediction, MaskQuery
 from electra.serving.http.hosted_model import HostedModel
@@ -24,8 +25,12 @@ from electra.serving.http.schemas import (
     TokenProposals,
 )
 from electra.serving.http.worker import Worker
+from electra.serving.prediction_files import check_top
 from electra.serving.scorer import DIGITS, ScoredText, round_values
 from electra.tasks.texts import highest_scores
+
+TEXT_NUMBER = re.compile(r"^text (\d+)(?:: part (\d+))?")
+"""How errors of a prediction name a text or a part of one, counted from 1."""
 
 
 class Handlers:
@@ -82,9 +87,10 @@ class Handlers:
         model = self._model_for(request, "predict")
         assert model.predictor is not None
         try:
+            check_top(model.predictor.problem, request.top)
             model.predictor.check(request.texts)
-        except DataError as error:
-            raise APIError(422, str(error)) from None
+        except (ConfigError, DataError) as error:
+            raise APIError(422, _for_clients(str(error))) from None
         predictions = await self._run_texts(request, "predict", request.texts)
         answers = [{name: value for name, value in one.items() if name != "id"} for one in predictions]
         for answer in answers:
@@ -119,7 +125,8 @@ class Handlers:
     def _model_for(self, request: ModelRequest, operation: str) -> HostedModel:
         """The model of a request, if it supports the operation."""
         if request.model > len(self.models):
-            raise APIError(404, f"there is no model {request.model}; this server has one model")
+            count = "one model" if len(self.models) == 1 else f"{len(self.models)} models"
+            raise APIError(404, f"there is no model {request.model}; this server has {count}")
         model = self.models[request.model - 1]
         if operation in model.unsupported:
             raise APIError(409, model.unsupported[operation])
@@ -135,6 +142,15 @@ class Handlers:
                 422, f"{where}: the parts of a text have {size:,} characters together, at most {limit:,}"
             )
         return await self.worker.submit(f"{operation} {request.model}", texts, sizes)
+
+
+def _for_clients(message: str) -> str:
+    """An error of a prediction with the names that a request has: `texts[1][0]`, not text 2, part 1."""
+
+    def path(found: re.Match[str]) -> str:
+        return "texts" + "".join(f"[{int(number) - 1}]" for number in found.groups() if number)
+
+    return TEXT_NUMBER.sub(path, message.removeprefix("--"))
 
 
 def _rounded(value: float) -> float:

@@ -86,12 +86,19 @@ class HostedModel:
             self._check_vocabulary(self.scorer, self.fill_mask, generator_folder)
 
     def _try(self, operation: str, load: Callable[[], Loaded], *, required: bool = False) -> Loaded | None:
-        """What carries out an operation. If the model does not support it: None, and the reason is kept."""
+        """What carries out an operation. If the model does not support it: None, and the reason is kept.
+
+        Args:
+            required: it is the generator that `--generator` names.
+
+        Raises:
+            CheckpointError: it is required, but not supported.
+        """
         try:
             return load()
         except CheckpointError as error:
             if required:
-                raise
+                raise CheckpointError(f"--generator: {error}") from error
             self.unsupported[operation] = f"{self.name}: {error}".replace(f"{self.name}: the model", self.name, 1)
             return None
 

@@ -86,7 +86,8 @@ class AuthAndLimitsMiddleware:
         if not self.names.include(headers.get(b"host")):
             name = headers[b"host"].decode("latin-1")[:MAX_NAME]
             message = (
-                f"this server does not answer to the name {name!r}; to allow it: electra serve --allowed-host"
+                f"this server does not answer to the name {name!r}; to allow it: electra serve "
+                "MODEL --allowed-host NAME"
             )
             raise APIError(421, message)
         if self.token is not None and scope["path"] not in PUBLIC_PATHS:

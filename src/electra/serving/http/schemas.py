@@ -4,6 +4,7 @@ Every field of a request is validated, and unknown fields are refused. The types
 OpenAPI description and the type checker; responses are not validated.
 """
 
+import re
 from typing import (
     Annotated,
     Any,
@@ -38,6 +39,8 @@ MESSAGES = {
     "int_type": "must be an integer",
 }
 """Our messages for pydantic's types of errors. Other types have pydantic's message."""
+LONE_SURROGATE = re.compile(r"Invalid JSON: .*hex escape at (line \d+ column \d+)")
+"""pydantic's messages for an escape such as \\ud83d without the other half of its character."""
 
 
 class ModelRequest(BaseModel):
@@ -45,7 +48,7 @@ class ModelRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    model: Annotated[int, Field(description="1, or 2 if the server has two models", ge=1, le=2)] = 1
+    model: Annotated[int, Field(description="1, or 2 if the server has two models", ge=1)] = 1
 
 
 class TextsRequest(ModelRequest):
@@ -167,10 +170,19 @@ def parse_request(schema: type[Schema], body: bytes) -> Schema:
     Raises:
         APIError: 422, with the first errors.
     """
+    fields = ", ".join(schema.model_fields)
+    if not body.strip():
+        raise APIError(422, f"the body is empty; send a JSON object with the fields {fields}")
     try:
         return schema.model_validate_json(body)
     except ValidationError as error:
-        raise APIError(422, _describe(error, ", ".join(schema.model_fields))) from None
+        message = _describe(error, fields)
+        if found := LONE_SURROGATE.fullmatch(message):
+            message = (
+                f"the text has a lone surrogate ({found[1]} of the body), which is not Unicode text; send "
+                "the whole character"
+            )
+        raise APIError(422, message) from None
 
 
 def _describe(error: ValidationError, fields: str) -> str:
