@@ -127,6 +127,12 @@ def test_a_word_of_several_tokens_is_one_by_default(page: Any, addresses: dict[s
     assert words.all_text_contents() == right["tokens"]
 
 
+def test_a_word_has_the_marks_that_the_tokenizer_drops(page: Any, addresses: dict[str, str]) -> None:
+    text = "A ho\u0301me\u0301wo\u200crkish ca\u0301t\u0301"
+    score(page, addresses["one"], text, pieces=False)
+    assert page.locator(".token").all_text_contents() == text.split()
+
+
 def test_on_a_narrow_screen_the_result_is_scrolled_to(page: Any, addresses: dict[str, str]) -> None:
     score(page, addresses["one"])
     assert page.evaluate("scrollY") == 0 and page.locator(".keys").first.is_visible()

@@ -54,6 +54,16 @@ def test_scores_say_which_tokens_are_unknown(client: httpx.Client) -> None:
     assert answer["tokens"] == ["the", "좋은", "cat"] and answer["unknown"] == [False, True, False]
 
 
+def test_marks_that_the_tokenizer_drops_divide_no_word(client: httpx.Client) -> None:
+    text = "A hóme\u0301wo\u200crkish ca\u0301t\u0301"
+    (answer,) = client.post("/score", json={"texts": [text]}).json()["results"]
+    assert any(answer["continues"]), "the vocabulary must split the word"
+    words: list[str] = []
+    for token, continues in zip(answer["tokens"], answer["continues"], strict=True):
+        words[-1:] = [words[-1] + token] if continues else [*words[-1:], token]
+    assert words == text.split()
+
+
 def test_texts_are_ranked_by_the_mean_log_probability_of_being_original(
     client: httpx.Client, run_folder: Path
 ) -> None:
