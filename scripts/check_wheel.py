@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE_FILES = (".py", ".toml", ".jinja", ".html", "py.typed")
+PACKAGE_FILES = (".py", ".toml", ".jinja", ".html", ".js", "py.typed")
 PROJECT_FILES = {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml", ".gitignore"}
 
 WORKING = [

@@ -165,7 +165,9 @@ class ModelServer:
 
 def load_page() -> tuple[bytes, str]:
     """The page, and the Content-Security-Policy that allows its one style, its one script, and nothing else."""
-    html = files("electra.serving.http").joinpath("page.html").read_text(encoding="utf-8")
+    folder = files("electra.serving.http")
+    html, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.js"))
+    html = html.replace("<script></script>", f"<script>\n{script}</script>")
     allowed = []
     for tag in ("style", "script"):
         content = html.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
