@@ -60,13 +60,20 @@ def test_other_splits_are_compared_as_dev_is(table: Path, tmp_path: Path) -> Non
     assert actual.others == {"test": actual.dev} and actual.dev.interval is not None
 
 
-def test_without_predictions_of_a_split_it_has_means_only(
-    table: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def tested(table: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two fine-tunings of two seeds that were also evaluated on test."""
     (table / "test.csv").write_text((table / "dev.csv").read_text())
     one, two = (write_finetuning(tmp_path / name, table, range(9), range(5)) for name in ("a", "b"))
     evaluate_on_test(one, 0.5, 0.7)
     evaluate_on_test(two, 0.8, 0.9)
+    return one, two
+
+
+def test_without_predictions_of_a_split_it_has_means_only(
+    tested: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = tested
     (two / "seed-1" / "test.jsonl").unlink()
     actual = compare_finetunings(one, two, resamples=20)
     assert actual.dev.interval is not None
@@ -76,14 +83,10 @@ def test_without_predictions_of_a_split_it_has_means_only(
 
 
 def test_a_split_whose_data_has_changed_is_not_compared(
-    table: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    table: Path, tested: tuple[Path, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    (table / "test.csv").write_text((table / "dev.csv").read_text())
-    one, two = (write_finetuning(tmp_path / name, table, range(9), range(5)) for name in ("a", "b"))
-    evaluate_on_test(one, 0.5, 0.7)
-    evaluate_on_test(two, 0.8, 0.9)
     (table / "test.csv").write_text((table / "dev.csv").read_text().replace("text 7,no", "text 7,yes"))
-    actual = compare_finetunings(one, two, resamples=20)
+    actual = compare_finetunings(*tested, resamples=20)
     assert actual.dev.interval is not None and actual.others == {}
     assert "test is not compared: " in caplog.text and "the data has changed" in caplog.text
 
