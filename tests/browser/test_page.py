@@ -94,14 +94,54 @@ def test_a_click_shows_the_generators_proposals_and_puts_one_in(page: Any, addre
     assert page.get_by_label("Text", exact=True).input_value() == new
 
 
-def test_words_that_the_model_does_not_know_are_said(page: Any, addresses: dict[str, str]) -> None:
+def test_unknown_words_have_no_figure(page: Any, addresses: dict[str, str]) -> None:
     score(page, addresses["one"], "the 좋은 cat")
-    assert page.locator(".token.unknown").all_text_contents() == ["좋은"]
-    assert "좋은, not in the vocabulary" in page.locator(".token.unknown").get_attribute("aria-label")
-    said = page.get_by_text("1 of 3 tokens (with dotted lines) is not in the vocabulary of this model")
-    assert said.is_visible()
+    slide(page, 0)
+    unknown = page.locator(".token.unknown")
+    assert unknown.all_text_contents() == ["좋은"]
+    assert unknown.get_attribute("aria-label") == "좋은, not in the vocabulary"
+    assert unknown.get_attribute("title") == "좋은: not in the vocabulary"
+    assert page.locator(".token.over").all_text_contents() == ["the", "cat"], "the others are flagged"
+    assert page.locator("#counts").text_content() == "2 of 3 words flagged"
+    assert page.locator(".flagged button").count() == 2 and "좋은" not in page.locator(".flagged").text_content()
+    page.get_by_text(
+        "1 of 3 tokens is not in the vocabulary of this model: its figure says nothing, "
+        "and its word (dotted line) is not flagged."
+    ).wait_for()
+    page.locator(".token").first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent") == "cat", "the next flagged word"
+    page.locator(".flagged button").first.wait_for()
+    unknown.click()
+    page.locator(".details tbody tr").first.wait_for()
+    shown = page.locator(".details").text_content()
+    assert shown.startswith("“좋은”: not in the vocabulary") and "It gives" not in shown
     score(page, addresses["one"])
     assert not page.get_by_text("not in the vocabulary of this model").is_visible()
+
+
+def test_a_word_with_an_unknown_piece_is_unknown(page: Any, addresses: dict[str, str]) -> None:
+    scores = {
+        "offsets": [[0, 3], [4, 6], [6, 8], [8, 9], [9, 10]],
+        "probabilities": [0.3, 0.1, 0.9, 0.5, 0.8],
+        "continues": [False, False, True, True, True],
+        "unknown": [False, False, False, True, True],
+    }
+    answer = {"model": "my-run", "objective": "replaced-token", "results": [scores]}
+    page.route("**/score", lambda route: route.fulfill(json=answer))
+    places = [{"token": 3, "probability": 0.2, "proposals": []}]
+    page.route("**/proposals", lambda route: route.fulfill(json={"places": places}))
+    score(page, addresses["one"], "the cats좋은", pieces=False)
+    assert page.locator(".token.unknown").all_text_contents() == ["cats좋은"]
+    assert page.locator("#counts").text_content() == "0 of 2 words flagged"
+    bars = page.locator("#histogram i").evaluate_all("all => all.map(bar => parseFloat(bar.style.height))")
+    assert [at for at, height in enumerate(bars) if height] == [7], "only the known word, .3 of 25 bars"
+    page.get_by_text("2 of 5 tokens are not in the vocabulary of this model: their figures say nothing").wait_for()
+    page.locator(".token.unknown").click()
+    heading = page.locator(".details h3").text_content()
+    assert heading == "“cats좋은”: not in the vocabulary, because of its piece “좋”"
+    page.get_by_label("Show the pieces of words").check()
+    assert page.locator(".token.over").all_text_contents() == ["ts"]
 
 
 def test_a_word_of_several_tokens_is_one_by_default(page: Any, addresses: dict[str, str]) -> None:

@@ -93,7 +93,13 @@ def test_it_finds_most_words_that_do_not_fit(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("surprisal", [[], ["--surprisal"]])
 def test_words_outside_its_vocabulary_are_reported(surprisal: list[str], caplog: pytest.LogCaptureFixture) -> None:
     assert main(["score", "wiki-tiny", *surprisal, "I like \U0001f355 .", "A plain sentence."]) == 0
-    assert "1 of 8 tokens are not in the vocabulary of the model" in caplog.text
+    assert (
+        "1 of 8 tokens is not in the vocabulary of the model and was read as unknown; its score says"
+        in caplog.text
+    )
+    caplog.clear()
+    assert main(["score", "wiki-tiny", *surprisal, "I like \U0001f355 and \U0001f355 ."]) == 0
+    assert "2 of 6 tokens are not in the vocabulary of the model and were read as unknown; their sc" in caplog.text
     caplog.clear()
     assert main(["score", "wiki-tiny", *surprisal, "A plain sentence."]) == 0
     assert "vocabulary" not in caplog.text

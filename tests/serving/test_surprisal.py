@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,13 @@ def test_words_are_those_of_the_text(
     expected = load_likelihood_scorer(model)([text]).scores["pll-word-l2r"]
     if words != []:
         assert -scored.surprisals.sum() == pytest.approx(float(expected[0]), rel=1e-5)
+
+
+def test_a_word_with_an_unknown_token_has_no_figure(run: Path) -> None:
+    (scored,) = SurprisalScorer(run)(["the 좋은 cat"])
+    assert scored.unknown == [False, True, False] and (scored.token_count, scored.unknown_count) == (3, 1)
+    surprising = replace(scored, surprisals=np.array([1, 30, 12], np.float32))
+    assert str(surprising) == "the 좋은 [cat 12.0]\n  most surprising: cat 12.0, the 1.0"
 
 
 def test_a_long_text_is_read_in_windows(run: Path) -> None:

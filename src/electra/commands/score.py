@@ -101,7 +101,8 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
     """Show the probability that a word was replaced, for each word of a text.
 
     The higher the probability, the stronger the color. From .5, a word is also in brackets: [word .93]. With
-    --surprisal these are nats, and the brackets begin at 10; in a short text every word is surprising.
+    --surprisal these are nats, and the brackets begin at 10; in a short text every word is surprising. A word with
+    a token that is not in the vocabulary has no color and no brackets, because its figure means nothing.
 
     Examples:
         electra score RUN "The chef ate the meal in the kitchen." "A second text."

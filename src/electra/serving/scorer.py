@@ -118,7 +118,7 @@ class ScoredText:
         return continues
 
     def words(self) -> list[tuple[int, int, float]]:
-        """Start, end and probability of each word, the highest of its tokens."""
+        """Start, end and probability of each word, the highest of its tokens; NaN if one of them is unknown."""
         return self._join(self.continues)
 
     def _pieces(self) -> list[tuple[int, int, float]]:
@@ -127,17 +127,19 @@ class ScoredText:
 
     def _join(self, joined: Sequence[bool]) -> list[tuple[int, int, float]]:
         """Spans of tokens, of which some belong to the one before, as those do that are of the same character."""
+        known = self.probabilities
+        known[np.flatnonzero(self.unknown)] = np.nan
         spans: list[tuple[int, int, float]] = []
-        for (start, end), value, same in zip(self.offsets, map(float, self.probabilities), joined, strict=True):
+        for (start, end), value, same in zip(self.offsets, known.tolist(), joined, strict=True):
             if spans and (same or start < spans[-1][1]):
                 first, last, highest = spans[-1]
-                spans[-1] = first, max(last, end), max(highest, value)
+                spans[-1] = first, max(last, end), float(np.maximum(highest, value))  # NaN if one of them is
             else:
                 spans.append((start, end, value))
         return spans
 
     def _most_likely(self) -> str:
-        words = [(self.text[start:end], probability) for start, end, probability in self.words()]
+        words = [(self.text[start:end], value) for start, end, value in self.words() if not np.isnan(value)]
         highest = sorted((word for word in words if not word[0].isspace()), key=lambda word: -word[1])
         listed = ", ".join(f"{quoted(word)} {format_probability(value)}" for word, value in highest[:LISTED_WORDS])
         return f"\n  most likely replaced: {listed}" if listed else ""
@@ -252,10 +254,12 @@ class Scorer:
 def warn_of_unknown(unknown: int, tokens: int) -> None:
     """Warn that some tokens were read as the unknown token, whatever stands there."""
     if unknown:
+        are, were, scores_say = (
+            ("is", "was", "its score says") if unknown == 1 else ("are", "were", "their scores say")
+        )
         logger.warning(
-            "%s of %s tokens are not in the vocabulary of the model and were read as unknown; their scores say "
-            "nothing about the text there",
-            f"{unknown:,}", f"{tokens:,}",
+            "%s of %s tokens %s not in the vocabulary of the model and %s read as unknown; %s nothing about the "
+            "text there", f"{unknown:,}", f"{tokens:,}", are, were, scores_say,
         )  # fmt: skip
 
 

@@ -51,14 +51,16 @@ class SurprisalText:
         words: as they are in the text, split as the tokenizer does it: for WordPiece a punctuation mark is a word.
         offsets: the characters of each word, `text[start:end]`; they do not overlap.
         surprisals: of each word, in nats, float32.
+        unknown: whether each word has a token that is not in the vocabulary; its surprisal means nothing.
         token_count: number of tokens of the text.
-        unknown_count: number of those that are not in the vocabulary; the surprisals of their words mean nothing.
+        unknown_count: number of those that are not in the vocabulary.
     """
 
     text: str
     words: list[str]
     offsets: list[tuple[int, int]]
     surprisals: NDArray[np.float32]
+    unknown: Sequence[bool]
     token_count: int
     unknown_count: int
 
@@ -77,14 +79,14 @@ class SurprisalText:
         ends = [0, *(end for _, end in self.offsets)]
         starts = [*(start for start, _ in self.offsets), len(self.text)]
         separators = [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
-        strengths = np.clip(self.surprisals / STRONGEST, 0, 1).tolist()
+        strengths = np.where(self.unknown, np.nan, np.clip(self.surprisals / STRONGEST, 0, 1)).tolist()
         labels = [f"{surprisal:.1f}" for surprisal in self.surprisals]
         text = color_tokens(self.words, strengths, separators=separators, labels=labels)
         return text.append(self._most_surprising(), "dim")
 
     def _most_surprising(self) -> str:
-        order = np.argsort(-self.surprisals, kind="stable")[:LISTED_WORDS]
-        listed = ", ".join(f"{quoted(self.words[i])} {self.surprisals[i]:.1f}" for i in order)
+        order = [i for i in np.argsort(-self.surprisals, kind="stable") if not self.unknown[i]]
+        listed = ", ".join(f"{quoted(self.words[i])} {self.surprisals[i]:.1f}" for i in order[:LISTED_WORDS])
         return f"\n  most surprising: {listed}" if listed else ""
 
 
@@ -138,8 +140,9 @@ class SurprisalScorer:
             offsets = with_following_marks(text, [(start, end) for _, _, start, end in words])
             surprisals = np.array([-scores_T[first:last].sum() for first, last, _, _ in words], np.float32)
             shown = [text[start:end] for start, end in offsets]
-            unknown = encoding.ids.count(self.unknown_id)
-            results.append(SurprisalText(text, shown, offsets, surprisals, len(encoding.ids), unknown))
+            unknown = [self.unknown_id in encoding.ids[first:last] for first, last, _, _ in words]
+            counts = len(encoding.ids), encoding.ids.count(self.unknown_id)
+            results.append(SurprisalText(text, shown, offsets, surprisals, unknown, *counts))
         return results
 
     def stream(self, texts: Iterable[str]) -> Iterator[SurprisalText]:
