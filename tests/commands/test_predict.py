@@ -294,12 +294,26 @@ def test_warnings_count_all_chunks(
     assert caplog.messages == ["2 of 5 texts are empty; their predictions have no meaning (texts 2, 3)"]
     caplog.clear()
     run(PredictConfig(models("labels"), ("园丁 水手", "园丁 水手", "园丁 水手")))
-    assert len(caplog.messages) == 1 and "% of the tokens are unknown to the model" in caplog.text
+    assert len(caplog.messages) == 1 and "% of the tokens are not in the vocabulary of the model" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "message"),
+    [("tagging", " ", "text 3 has no words"), ("labels", "a\udcff", "text 3: broken Unicode at character 2")],
+)
+def test_errors_count_all_chunks(
+    kind: str, wrong: str, message: str, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictor, "CHUNK_TEXTS", 2)
+    with pytest.raises(DataError, match=message):
+        run(PredictConfig(models(kind), ("the cat", "a dog", wrong)))
 
 
 @pytest.mark.parametrize("kind", ["tagging", "regression", "answering"])
 def test_the_highest_labels_of_a_model_without_scores_are_refused(kind: str, models: Models) -> None:
-    with pytest.raises(ConfigError, match=rf"--top: .*classification, pair or multilabel.* of kind {kind}; leave"):
+    with pytest.raises(
+        ConfigError, match=rf"^--top: .*classification, pair or multilabel.* of kind {kind}; leave"
+    ):
         run(PredictConfig(models(kind), ("a", "b"), top=2))
 
 

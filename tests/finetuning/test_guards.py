@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -227,8 +228,8 @@ def test_unknown_tokens_give_a_warning(
     small_model: str, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tune(small_model, data, tmp_path / "known")
-    assert "unknown to the model" not in caplog.text
+    assert "not in the vocabulary" not in caplog.text
     for path in data.glob("*.csv"):
         path.write_text(path.read_text().replace("gardener", "园丁").replace("sailor", "水手"))
     tune(small_model, data, tmp_path / "out")
-    assert "% of the tokens of train are unknown to the model" in caplog.text
+    assert re.search(r": train: \d\d% of the tokens are not in the vocabulary of the model", caplog.text)

@@ -10,7 +10,6 @@ import pytest
 from electra.serving import prediction_files
 from electra.serving.prediction_files import format_line, write_table
 from electra.tasks.classification import Classification
-from electra.tasks.regression import Regression
 
 PREDICTIONS: list[dict[str, Any]] = [
     {"label": "fair", "scores": {"bad": 0.1, "good": 0.2, "fair": 0.7}},
@@ -62,5 +61,3 @@ def test_a_printed_line_has_the_highest_labels_with_their_scores() -> None:
     prediction = {"label": "fair", "scores": {"bad": 0.1, "good": 0.2, "fair": 0.7}}
     assert format_line(problem, prediction, "a text", top=2) == "fair\t0.700\tgood\t0.200\ta text"
     assert format_line(problem, prediction, "a\tb", top=1) == format_line(problem, prediction, "a\tb")
-    number = Regression(("error",), low=1.0, high=5.0)
-    assert format_line(number, {"value": 2.0}, "a text", top=2) == "2.000\ta text", "it has no labels"

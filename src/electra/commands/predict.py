@@ -71,7 +71,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     from electra.serving.predictor import Predictor
 
     predictor = Predictor(config.model, max_length=config.max_length, device=config.device)
-    prediction_files.check_top(predictor.problem, config.top)
+    prediction_files.check_top(predictor.problem, config.top, "--top")
     if config.input is not None:
         path = Path(config.input)
         is_questions = path.suffix == ".json"

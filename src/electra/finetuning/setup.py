@@ -18,7 +18,7 @@ from electra.export.pretrained import Pretrained
 from electra.finetuning.config import LEAST_STEPS, FinetuneConfig, resolve
 from electra.finetuning.load_task import load_task
 from electra.modeling.device import resolve_device
-from electra.tasks.base import MAX_UNKNOWN_SHARE, InputSpec, Rows, Task, TaskBatch, collate
+from electra.tasks.base import InputSpec, Rows, Task, TaskBatch, collate, describe_unknown
 from electra.tasks.subsampling import subsample
 from electra.tasks.task_model import TaskModel
 from electra.training.allocator import keep_freed_memory
@@ -192,12 +192,8 @@ def _encode_splits(config: FinetuneConfig, task: Task, pretrained: Pretrained) -
                 task.name, f"{len(rows.cut):,}", f"{len(examples):,}", split, spec.max_length,
                 pretrained.max_length,
             )  # fmt: skip
-        unknown = int((rows.ids == unknown_id).sum())
-        if unknown > MAX_UNKNOWN_SHARE * len(rows.ids):
-            logger.warning(
-                "%s: %.0f%% of the tokens of %s are unknown to the model, which reads all of them as [UNK]; its "
-                "vocabulary was made for other text", task.name, 100 * unknown / len(rows.ids), split,
-            )  # fmt: skip
+        if warning := describe_unknown(int((rows.ids == unknown_id).sum()), len(rows.ids)):
+            logger.warning("%s: %s: %s", task.name, split, warning)
     return encoded
 
 

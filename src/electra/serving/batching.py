@@ -312,11 +312,12 @@ def consecutive_windows(text: int, tokens: int, length: int) -> list[Window]:
     return windows
 
 
-def check_texts(texts: Sequence[object], *, parts: bool = False) -> None:
+def check_texts(texts: Sequence[object], *, parts: bool = False, first: int = 1) -> None:
     """Check that `texts` is a list of texts, not one string, whose characters would be read as texts.
 
     Args:
         parts: whether a text may be a list of strings, such as a pair.
+        first: the number of the first text in messages.
 
     Raises:
         TypeError: it is one string or an iterator, or a text is no string.
@@ -326,7 +327,7 @@ def check_texts(texts: Sequence[object], *, parts: bool = False) -> None:
         raise TypeError(f"give a list of texts: [{texts[:20]!r}]")
     if isinstance(texts, Iterator):
         raise TypeError("give a list of texts, not an iterator: list(texts)")
-    for number, text in enumerate(texts, start=1):
+    for number, text in enumerate(texts, start=first):
         for part in text if parts and isinstance(text, list | tuple) else (text,):
             if not isinstance(part, str):
                 raise TypeError(f"text {number} is {part!r}, not a string")

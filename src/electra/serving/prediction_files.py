@@ -33,16 +33,19 @@ LABELS_IN_COLUMNS = 10
 Record = dict[str, Any]
 
 
-def check_top(problem: "Problem", top: int | None) -> None:
+def check_top(problem: "Problem", top: int | None, option: str) -> None:
     """Check that a number of labels is only given for a model that scores labels.
+
+    Args:
+        option: the name of `top` in the message.
 
     Raises:
         ConfigError: the model predicts tags, answers or a number.
     """
     if top is not None and (problem.reads_words or not getattr(problem, "labels", ())):
         raise ConfigError(
-            "--top: is for models that give scores to labels (--kind classification, pair or multilabel); this "
-            f"one is of kind {problem.kind}; leave it out"
+            f"{option}: is for models that give scores to labels (of kind classification, pair or multilabel); "
+            f"this one is of kind {problem.kind}; leave it out"
         )
 
 
@@ -140,13 +143,12 @@ def format_line(problem: "Problem", prediction: "Prediction", text: str, *, top:
 
     Args:
         text: the text, or both texts separated by a tab.
-        top: number of labels before the text, each with its score, the highest first. None, or a prediction that
-            has no scores of labels: the prediction, as the kind of task prints it.
+        top: number of labels before the text, each with its score, the highest first (see `check_top`). None: the
+            prediction, as the kind of task prints it.
     """
-    scores = prediction.get("scores")
-    if top is None or not isinstance(scores, dict):
+    if top is None:
         return problem.format_prediction(prediction, text)
-    labels = (f"{label}\t{score:.3f}\t" for label, score in highest_scores(scores, top).items())
+    labels = (f"{label}\t{score:.3f}\t" for label, score in highest_scores(prediction["scores"], top).items())
     return "".join(labels) + text
 
 

@@ -15,7 +15,7 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError
 from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model, name_in_messages
 from electra.serving.batching import TrainedLengthCheck, check_texts
-from electra.tasks.base import MAX_UNKNOWN_SHARE, InputSpec, Outputs, Prediction, Rows, Text
+from electra.tasks.base import InputSpec, Outputs, Prediction, Rows, Text, describe_unknown
 from electra.tasks.catalog import load_problem
 from electra.tasks.long_texts import LONG_TEXT_METHODS, LongTexts
 from electra.tasks.tagging import Tagging
@@ -76,11 +76,8 @@ class _Counts:
                 "%s of %s texts %s too long and %s cut (to %s tokens)", f"{self.cut:,}", f"{self.texts:,}",
                 "is" if self.cut == 1 else "are", "was" if self.cut == 1 else "were", max_length,
             )  # fmt: skip
-        if self.unknown > MAX_UNKNOWN_SHARE * self.tokens:
-            logger.warning(
-                "%.0f%% of the tokens are unknown to the model, which reads all of them as [UNK]; its vocabulary "
-                "was made for other text", 100 * self.unknown / self.tokens,
-            )  # fmt: skip
+        if warning := describe_unknown(self.unknown, self.tokens):
+            logger.warning("%s", warning)
 
 
 class Predictor:
@@ -170,10 +167,10 @@ class Predictor:
         self, texts: Sequence[Text], counts: "_Counts", batch_tokens: int | None = None
     ) -> list[Prediction]:
         """Predict for texts, and add to `counts` what warnings are about."""
-        check_texts(texts, parts=True)
+        check_texts(texts, parts=True, first=counts.texts + 1)
         if not texts:
             return []
-        examples = [self.problem.make_example(text, number) for number, text in enumerate(texts)]
+        examples = [self.problem.make_example(text, number) for number, text in enumerate(texts, counts.texts)]
         rows = self.problem.encode(examples, self.input_spec)
         counts.add(texts, rows, unknown=self.unknown)
         predictions = self.predict_rows(examples, rows, batch_tokens=batch_tokens)

@@ -286,6 +286,16 @@ class Task:
         return [*examples, *(example.swapped for example in examples)] if self.symmetric else examples
 
 
+def describe_unknown(unknown: int, tokens: int) -> str:
+    """Return what to say if more than `MAX_UNKNOWN_SHARE` of the tokens are unknown, else an empty string."""
+    if unknown <= MAX_UNKNOWN_SHARE * tokens:
+        return ""
+    return (
+        f"{unknown / tokens:.0%} of the tokens are not in the vocabulary of the model and were read as unknown; "
+        "the vocabulary was made for other text"
+    )
+
+
 def build_rows(
     segments: Sequence[tuple[list[int], list[int] | None]],
     special_ids: tuple[int, int],

@@ -44,7 +44,7 @@ Metric = Literal["span_f1", "accuracy", "f0.5"]
 
 MAX_LABELS = 1_000
 """A column with more different tags than this is taken for a mistake."""
-MAX_UNKNOWN_SHARE = 0.01
+MAX_UNKNOWN_TAGS_SHARE = 0.01
 """Share of a split's words up to which tags that train does not have are counted as errors and not refused: the
 test split of a treebank has features that no other split has."""
 SCORE_DIGITS = 4
@@ -275,7 +275,7 @@ def build_tagging_task(
     Raises:
         DataError: the tags of `train` cannot be used (there is only one, there are more than `MAX_LABELS`, they
             mark no spans but the metric is span_f1, or none is `positive`); or another split has tags that `train`
-            does not have: any tags of spans, or other tags on more than `MAX_UNKNOWN_SHARE` of its words.
+            does not have: any tags of spans, or other tags on more than `MAX_UNKNOWN_TAGS_SHARE` of its words.
     """
     seen = Counter(tag for example in splits["train"] for tag in example.tags or ())
     source = splits["train"][0].source
@@ -294,7 +294,7 @@ def build_tagging_task(
         if unknown := problem.unknown_tags(examples):
             note = f"{split} has tags that train does not have: {_list_tags(unknown)}"
             words = sum(len(example.words) for example in examples)
-            if scheme != "none" or unknown.total() > MAX_UNKNOWN_SHARE * words:
+            if scheme != "none" or unknown.total() > MAX_UNKNOWN_TAGS_SHARE * words:
                 raise DataError(
                     f"{examples[0].source}: {note}; add sentences with them to train, or remove them here"
                 )

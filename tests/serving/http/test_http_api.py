@@ -16,8 +16,9 @@ from small_server import serving
 from waiting import LIMIT
 
 import electra
+from electra import errors
 from electra.data import tokenizer as tokenizers
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
 from electra.export.loading import load_pretrained
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
@@ -145,7 +146,7 @@ def test_a_fine_tuned_model_predicts_and_refuses_other_operations(tmp_path: Path
         )
 
 
-def test_empty_texts_have_no_prediction(tmp_path: Path) -> None:
+def test_empty_texts_have_no_prediction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = fine_tuned(tmp_path / "a", Classification(("accuracy",), labels=("bad", "good")))
     tagger = fine_tuned(tmp_path / "b", Tagging(("NOUN", "VERB"), "none", "accuracy", "NOUN"))
     with serving(one, tagger) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
@@ -155,10 +156,14 @@ def test_empty_texts_have_no_prediction(tmp_path: Path) -> None:
         ]:  # fmt: skip
             refused = client.post("/predict", json={"texts": ["a cat", text], "model": model})
             assert refused.status_code == 422 and refused.json()["error"].startswith(message)
-        tagged = client.post("/predict", json={"texts": ["a cat"], "model": 2, "top": 1})
-        assert tagged.status_code == 422 and tagged.json()["error"].startswith(
-            "top: is for models that give scores"
-        )
+        for on_command_line in (True, False):
+            monkeypatch.setattr(errors, "_command_line", on_command_line)
+            tagged = client.post("/predict", json={"texts": ["a cat"], "model": 2, "top": 1})
+            assert (tagged.status_code, tagged.json()["error"]) == (
+                422,
+                "top: is for models that give scores to labels (of kind classification, pair or multilabel); "
+                "this one is of kind tagging; leave it out",
+            )
         beyond = client.post("/predict", json={"texts": ["a cat"], "model": 3})
         assert (beyond.status_code, beyond.json()["error"]) == (
             404,
@@ -361,6 +366,9 @@ def test_a_generator_of_another_vocabulary_is_refused(run_folder: Path, tmp_path
         HostedModel(str(run_folder), device="cpu", generator=str(other))
     with pytest.raises(CheckpointError, match=r"^--generator: .*predicts no masked tokens"):
         HostedModel(str(run_folder), device="cpu", generator=str(run_folder))
+    (other / "tokenizer.json").write_text("{}")
+    with pytest.raises(DataError, match=r"^--generator: .*tokenizer\.json"):
+        HostedModel(str(run_folder), device="cpu", generator=str(other))
     with pytest.raises(CheckpointError, match="there is no folder"):
         HostedModel(str(tmp_path / "nowhere"), device="cpu")
 

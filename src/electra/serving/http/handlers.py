@@ -87,7 +87,7 @@ class Handlers:
         model = self._model_for(request, "predict")
         assert model.predictor is not None
         try:
-            check_top(model.predictor.problem, request.top)
+            check_top(model.predictor.problem, request.top, "top")
             model.predictor.check(request.texts)
         except (ConfigError, DataError) as error:
             raise APIError(422, _for_clients(str(error))) from None
@@ -150,7 +150,7 @@ def _for_clients(message: str) -> str:
     def path(found: re.Match[str]) -> str:
         return "texts" + "".join(f"[{int(number) - 1}]" for number in found.groups() if number)
 
-    return TEXT_NUMBER.sub(path, message.removeprefix("--"))
+    return TEXT_NUMBER.sub(path, message)
 
 
 def _rounded(value: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.data.tokenizer import special_tokens
-from electra.errors import CheckpointError, ConfigError
+from electra.errors import CheckpointError, ConfigError, in_option
 from electra.export.loading import find_masked_lm
 from electra.serving.backends import load_model
 from electra.serving.fill_mask import FillMask
@@ -52,6 +52,7 @@ class HostedModel:
 
     Raises:
         CheckpointError: a model cannot be loaded, or supports no operation.
+        DataError: a tokenizer cannot be read.
         ConfigError: the generator has another vocabulary.
     """
 
@@ -76,29 +77,22 @@ class HostedModel:
             raise CheckpointError(self.unsupported["embed"])
         generator_folder = generator or find_masked_lm(model)
         self.generator = None if generator_folder is None else hosted_name(str(generator_folder))
-        source = loaded if generator_folder is None else generator_folder
-        self.fill_mask = self._try(
-            "proposals", lambda: FillMask(source, device=device), required=generator is not None
-        )
+        self.fill_mask: FillMask | None
+        if generator is not None:
+            with in_option("--generator"):
+                self.fill_mask = FillMask(generator, device=device)
+        else:
+            self.fill_mask = self._try("proposals", lambda: FillMask(generator_folder or loaded, device=device))
         if "score" in self.unsupported:
             self.unsupported["rescore"] = self.unsupported["score"]
         if self.fill_mask is not None and self.scorer is not None:
             self._check_vocabulary(self.scorer, self.fill_mask, generator_folder)
 
-    def _try(self, operation: str, load: Callable[[], Loaded], *, required: bool = False) -> Loaded | None:
-        """What carries out an operation. If the model does not support it: None, and the reason is kept.
-
-        Args:
-            required: it is the generator that `--generator` names.
-
-        Raises:
-            CheckpointError: it is required, but not supported.
-        """
+    def _try(self, operation: str, load: Callable[[], Loaded]) -> Loaded | None:
+        """What carries out an operation. If the model does not support it: None, and the reason is kept."""
         try:
             return load()
         except CheckpointError as error:
-            if required:
-                raise CheckpointError(f"--generator: {error}") from error
             self.unsupported[operation] = f"{self.name}: {error}".replace(f"{self.name}: the model", self.name, 1)
             return None
 
