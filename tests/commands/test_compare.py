@@ -31,7 +31,7 @@ def test_the_table_says_whether_the_difference_is_significant(
     assert main(["compare", str(worse), str(better), "--resamples", "99"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "second - first: +0.3000" in shown and "(significant for these networks; 200 examples)" in shown
-    assert "with fewer than three seeds" in shown and "first: 80" in shown and "second: 20" in shown
+    assert "with fewer than 3 seeds" in shown and "first: 80" in shown and "second: 20" in shown
     assert "failed" not in shown and " on test" not in shown
 
 

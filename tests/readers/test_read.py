@@ -92,6 +92,7 @@ def test_values_keep_the_types_of_the_file(tmp_path: Path) -> None:
         ("a.csv", "größe,n\na,1\n".encode("cp1252"), r"a\.csv:1: broken UTF-8 .*; fix the header; or, .* iconv"),
         ("a.tsv", "größe\tlabel\none\t1\n".encode("cp1252"), r"a\.tsv:1: broken UTF-8 .*; fix the header"),
         ("a.csv", b"review,review,stars\na,b,1\n", r"a\.csv: the header has 'review' more than once; rename"),
+        ("a.tsv", b"good\tgood\t1\n", r"'good' more than once; .* if the first line is no header, put one"),
         ("a.tsv", b"text\tlabel\none\t1\t2\n", r"a\.tsv:2: 3 fields, but the header has 2"),
         ("a.csv", b"", r"a\.csv: the file is empty"),
         ("a.jsonl", b'{"text": "one"}\n{"text": \n', r"a\.jsonl:2: broken JSON"),

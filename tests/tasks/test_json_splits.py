@@ -98,8 +98,10 @@ def test_a_folder_of_senteval_has_a_hint(files: list[str], tmp_path: Path) -> No
     for name in (*files, "notes.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("a text\n")
+    these, them = ("this file is", "it") if len(files) == 1 else ("these files are", "them")
     with pytest.raises(
         DataError,
-        match=rf"no training file; name one .*\. If {', '.join(files)} is of SentEval, .*\(Other layouts\)",
+        match=rf"no training file; name one .*\. If {these} SentEval's \({', '.join(files)}\), .*"
+        rf"\(Other layouts\) says how to make a table of {them}$",
     ):
         tasks.get("classification").load_task("mr", DataConfig(path=tmp_path), HeadConfig())

@@ -70,7 +70,8 @@ class ComparisonResult:
         if any(result.failed):
             lines.append("failed seeds are included in the means; results.json says why they failed")
         if min(result.seeds) < FEW_SEEDS:
-            lines.append("with fewer than three seeds, nothing is said about other seeds: train more (--seeds)")
+            few = f"with fewer than {FEW_SEEDS} seeds"
+            lines.append(f"{few}, nothing is said about other seeds: train more (--seeds)")
         return Group(table, *lines)
 
 

@@ -103,7 +103,10 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
     """
     if twice := [name for name, count in Counter(names).items() if count > 1 and name.strip()]:
         listed = ", ".join(map(repr, twice))
-        raise DataError(f"{path}: the header has {listed} more than once; rename or remove one of these columns")
+        raise DataError(
+            f"{path}: the header has {listed} more than once; rename or remove one of these columns, or, if the "
+            "first line is no header, put one before it"
+        )
 
 
 def _lines_are_rows(path: Path, tabs: int) -> bool:

@@ -191,7 +191,11 @@ def _hint_for_layout(folder: Path) -> str:
     )
     if found := sorted(path for pattern in SENTEVAL_FILES for path in folder.glob(pattern)):
         listed = ", ".join(path.relative_to(folder).as_posix() for path in found[:3])
-        return f"; {remedy}. If {listed} is of SentEval, docs/guides/finetuning.md (Other layouts) makes a table"
+        files, them = ("this file is", "it") if len(found) == 1 else ("these files are", "them")
+        return (
+            f"; {remedy}. If {files} SentEval's ({listed}), docs/guides/finetuning.md (Other layouts) says how to "
+            f"make a table of {them}"
+        )
     if whole := min(folder.glob(f"*{json_splits.SUFFIX}"), default=None):
         return f"; {remedy}. If {whole.name} has all splits, as CLINC150's, give it itself: --data {whole}"
     return f"; {remedy}"
