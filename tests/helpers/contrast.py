@@ -10,7 +10,7 @@ CONTRASTS = """() => {
     return .2126 * r + .7152 * g + .0722 * b; };
   const found = [];
   for (const element of document.querySelectorAll('body *')) {
-    if (!element.checkVisibility() || element.matches('.aloud, script')) continue;
+    if (!element.checkVisibility()) continue;
     if (![...element.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
     const grounds = [];
     for (let at = element; at; at = at.parentElement) grounds.unshift(getComputedStyle(at).backgroundColor);

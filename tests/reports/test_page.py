@@ -41,6 +41,9 @@ def test_names_and_texts_mark_up_nothing() -> None:
 def test_names_are_broken_at_separators_and_never_inside_a_number() -> None:
     table = Table("run", "masked-lm-2.8e+14-0", "lr_1e-05/last")
     table.add_row("a-1", "0.5", "0.6")
+    table.add_row("-0.5", "0.5", "0.6")
+    table.add_row("x, -1 (-2)", "0.5", "0.6")
     html = render_page("a page", [Section("a section", "a run", tables=[table])])
     assert "<span>masked-<wbr>lm-<wbr>2.8e+14-<wbr>0</span>" in html
     assert "<span>lr_<wbr>1e-05/<wbr>last</span>" in html and "<td><span>a-<wbr>1</span></td>" in html
+    assert "<span>-0.5</span>" in html and "<span>x, -1 (-2)</span>" in html, "no break behind a sign"

@@ -17,8 +17,8 @@ from rich.text import Text
 from electra import __version__
 from electra.reports.tables import are_numeric
 
-BREAKS = re.compile(r"(?<=[-_/])(?<!\d[eE]-)(?=\w)")
-"""Where the name of a run may be broken: behind a separator, but not inside a number such as 1e-05."""
+BREAKS = re.compile(r"(?<=\w[-_/])(?<!\d[eE]-)(?=\w)")
+"""Where the name of a run may be broken: behind a separator, but not inside a number such as -0.5 or 1e-05."""
 TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
