@@ -1,11 +1,13 @@
 """A verb's help, and the refusal of its options, must not wait for what only the work needs."""
 
+import pkgutil
 import re
 import subprocess
 import sys
 
 import pytest
 
+from electra import reports
 from electra.cli import VERBS
 
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "matplotlib", "pyarrow", "pandas", "datasets", "onnx")
@@ -23,6 +25,12 @@ def test_the_modules_of_verbs_import_nothing_heavy() -> None:
     if imported_with(list(modules.values())):
         actual = {verb: imported_with([module]) for verb, module in modules.items()}
         pytest.fail(f"import these inside `run`: { {verb: names for verb, names in actual.items() if names} }")
+
+
+def test_a_report_needs_no_torch() -> None:
+    """It takes seconds to import, and a report reads only files."""
+    modules = [one.name for one in pkgutil.walk_packages(reports.__path__, "electra.reports.")]
+    assert len(modules) > 20 and "torch" not in imported_with(modules).split()
 
 
 @pytest.mark.parametrize(

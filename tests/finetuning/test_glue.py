@@ -83,6 +83,7 @@ def test_tasks_with_data_are_run_and_averaged(small_model: str, data: Path, tmp_
         console.print(actual)
     failed = [results["tasks"][name]["failed"] for name in actual.results]
     assert sum(failed) > 0, "six examples teach too little"
+    assert "Matthews correlation" in captured.get()
     [line] = [line for line in captured.get().splitlines() if "failed runs" in line]
     assert [int(cell) for cell in line.replace("│", " ").split()[2:]] == [*failed, sum(failed)]
 

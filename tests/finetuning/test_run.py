@@ -65,12 +65,13 @@ def test_an_easy_table_is_learned(finished: FinetuneResult) -> None:
 
 
 def test_the_table_has_a_column_for_failures_only_if_a_run_failed(finished: FinetuneResult) -> None:
-    def columns(result: FinetuneResult) -> int:
+    def columns(result: FinetuneResult) -> list[str]:
         (table, *_) = result.__rich__().renderables  # type: ignore[union-attr]
-        return len(table.columns)  # type: ignore[union-attr]
+        return [column.header for column in table.columns]  # type: ignore[union-attr]
 
     seeds = [replace(finished.seeds[0], failed="it diverged at step 2"), *finished.seeds[1:]]
-    assert columns(replace(finished, seeds=seeds)) == columns(finished) + 1
+    assert columns(finished) == ["seed", "accuracy", "macro F1", "Matthews correlation"]
+    assert columns(replace(finished, seeds=seeds)) == [*columns(finished), ""]
 
 
 def test_results_follow_the_contract(finished: FinetuneResult, model: str) -> None:

@@ -36,7 +36,7 @@ def test_it_has_use_purpose_training_metrics_and_limitations() -> None:
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == [
         "Use", "Purpose", "Training", "Metrics", "Limitations",
     ]  # fmt: skip
-    assert "| span_f1 | 0.7652 |" in text and "seed 3, starting from `run discriminator`" in text
+    assert "| span F1 | 0.7652 |" in text and "seed 3, starting from `run discriminator`" in text
     assert "8,936 examples of train, 2,012 examples of dev. 837 steps" in text and "at most 64 tokens" in text
     assert "`B-NP`" in text and "BIOES" in text and "This run failed" not in text
     assert 'pipeline("token-classification", model="FOLDER")' in text

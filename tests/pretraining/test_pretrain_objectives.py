@@ -242,6 +242,7 @@ def test_each_of_two_stages_has_its_own_schedule_and_metrics(tried: Callable[...
     assert [set(one) & {"generator_loss", "discriminator_loss"} for one in reports] == (
         [{"generator_loss"}] * 6 + [{"discriminator_loss"}] * 6
     )
+    assert " · generator " in (result.run / "log.txt").read_text(), "although it has no other loss beside it"
     result = tried("once", "two-stage", "train.report_every=8")
     first, _ = read_metrics(result.run).reports
     for name, mine in (("generator_loss", reports[:6]), ("discriminator_loss", reports[6:8])):

@@ -13,6 +13,7 @@ from electra.reports.budget import (
     evaluation_seconds,
     is_evaluated_at_end,
     run_steps,
+    total_seconds,
 )
 from electra.reports.metrics import Metrics
 
@@ -32,6 +33,7 @@ def test_a_run_without_reports_has_no_budget_yet() -> None:
 
 def test_the_time_includes_that_of_evaluations() -> None:
     timed = Metrics([REPORT], [TIMED, TIMED], [])
+    assert total_seconds(timed) == 660.0
     assert describe_budget(timed) == ("6,000,000", "7.500e+14", "11.0 minutes")
     assert describe_time(timed) == "11.0 minutes, of which evaluations 1.0; 10,000 tokens/s in training"
 
@@ -39,7 +41,8 @@ def test_the_time_includes_that_of_evaluations() -> None:
 def test_the_time_of_evaluations_of_early_runs_is_not_known() -> None:
     early = Metrics([REPORT], [{"step": 5000}], [])
     assert evaluation_seconds(early) is None
-    assert describe_budget(early)[2] == "10.0 minutes" and "without evaluations" in describe_time(early)
+    assert describe_budget(early)[2] == "10.0 minutes" and total_seconds(early) == 600.0
+    assert describe_time(early) == "10.0 minutes without evaluations; 10,000 tokens/s in training"
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(5000, True), (5001, False), (None, True)])

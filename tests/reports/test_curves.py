@@ -60,11 +60,20 @@ def test_each_loss_has_its_own_axis_and_the_figure_has_the_name_of_the_run(tmp_p
     assert name.startswith("a-long") and name.endswith("end") and "…" in name and len(name) == 60
 
 
-def test_a_masked_language_model_is_no_generator(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("objective", "label"),
+    [
+        ('kind = "masked-lm"\ngenerator_weight = 1.0', "masked-LM loss"),
+        ('kind = "two-stage"\ngenerator_weight = 1.0\ndiscriminator_weight = 50.0', "generator loss"),
+    ],
+)
+def test_a_masked_language_model_is_no_generator(objective: str, label: str, tmp_path: Path) -> None:
+    """Nor is the generator of the first of two stages, which has no other loss, a masked language model alone."""
     records = [{"step": n, "tokens": n, "loss": 3.0, "generator_loss": 2.5} for n in range(3)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    (tmp_path / "config.toml").write_text(f"[objective]\n{objective}\n")
     (axes,) = run_figure(tmp_path).axes
-    assert axes.get_title() == "masked-LM loss, training" and axes.lines[0].get_label() == "masked-LM loss"
+    assert axes.get_title() == f"{label}, training" and axes.lines[0].get_label() == label
 
 
 def test_a_folder_without_metrics_is_refused(tmp_path: Path) -> None:

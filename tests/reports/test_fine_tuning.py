@@ -46,5 +46,5 @@ def test_several_seeds_have_a_median(tmp_path: Path) -> None:
 
 def test_whole_numbers_have_no_decimals(tmp_path: Path) -> None:
     properties = dict(section(tmp_path, seeds=1, dev=100).properties)
-    assert properties["epochs"] == "15" and properties["learning rate"] == "1e-05"
+    assert properties["epochs"] == "15" and properties["learning rate"] == "1e-5"
     assert properties["fraction of the training examples"] == "0.02"

@@ -54,11 +54,47 @@ def test_runs_below_come_before_what_is_above(tmp_path: Path) -> None:
 
 def test_runs_two_levels_below_are_named(tmp_path: Path) -> None:
     runs(tmp_path, "small/run")
-    assert message_of(tmp_path).endswith(
-        f"but small/run below it does; give electra report {tmp_path}/*/*".replace(
-            "small/run", str(Path("small/run"))
-        )
-    )
+    assert message_of(tmp_path).endswith(f"but small/run below it does; give electra report {tmp_path}/*/*")
+
+
+def test_a_suggested_command_is_quoted_for_a_shell(tmp_path: Path) -> None:
+    folder = tmp_path / "my runs"
+    runs(folder, "a", "b c")
+    assert message_of(folder).endswith(f"give electra report '{folder}'/*")
+    (folder / "log.txt").write_text("", encoding="utf-8")
+    assert message_of(folder).endswith(f"give electra report '{folder}/a' '{folder}/b c'")
+    (folder / "a/export").mkdir()
+    assert message_of(folder / "a/export").endswith(f"give '{folder}/a'")
+
+
+RESUMED = "has no results yet; the same `electra finetune` command resumes it"
+
+
+def test_the_seeds_of_an_unfinished_fine_tuning_are_no_pre_trainings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = fine_tuning(tmp_path / "OUT")
+    (out / "results.json").unlink()
+    assert message_of(out) == f"{out}: this fine-tuning {RESUMED}"
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, out / "seed-0"):
+        assert message_of(folder).endswith(f"; the fine-tuning OUT {RESUMED}")
+    runs(tmp_path, "RUN")
+    assert message_of(tmp_path).endswith(f"but RUN below it does; give electra report {tmp_path}/RUN")
+
+
+def test_pre_trainings_may_have_the_names_of_seeds(tmp_path: Path) -> None:
+    for run in runs(tmp_path, "seed-0", "seed-1"):
+        (run / "config.toml").write_text('[objective]\nkind = "masked-lm"\n', encoding="utf-8")
+        assert kind_of(run) == "pre-training"
+    assert message_of(tmp_path).endswith(f"but seed-0, seed-1 below it do; give electra report {tmp_path}/*")
+
+
+def test_the_seeds_of_a_study_are_no_fine_tuning(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text("{}", encoding="utf-8")
+    arm = tmp_path / "runs/electra"
+    (arm / "1/seed-0").mkdir(parents=True)
+    assert message_of(arm).endswith(f"it is a part of a study: give {tmp_path}")
 
 
 @pytest.mark.parametrize("part", ["model", "seed-0"])

@@ -152,7 +152,7 @@ def test_a_fine_tuning_shows_failed_seeds(tmp_path: Path) -> None:
     cells = read(render_page("One", build_sections([finetuned(tmp_path / "f")]))).cells
     assert "at the majority class" in cells and "a note" in cells and "median 0.2500, mean 0.2000" in cells
     assert cells[cells.index("seed") : cells.index("0")] == [
-        "seed", "matthews", "failed", "steps", "seconds without evaluation",
+        "seed", "Matthews correlation", "failed", "steps", "seconds without evaluation",
     ]  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def test_a_fine_tuning_has_curves_of_its_seeds_and_scores_of_its_labels(tmp_path
     [section] = build_sections([finetuned_seeds(tmp_path / "few", labels=3)])
     assert [one.description for one in section.figures] == [
         "training loss of each seed",
-        "matthews on dev of each seed",
+        "Matthews correlation on dev of each seed",
     ]
     assert [entry.name for entry in section.legend] == ["seed 0", "seed 1"]
     cells = read(render_page("x", [section])).cells

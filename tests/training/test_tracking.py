@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 from electra.training.config import TrackingConfig
-from electra.training.tracking import MetricsFile, Tracking, format_duration, log_file, report_line
+from electra.training.tracking import (
+    MetricsFile,
+    Tracking,
+    evaluation_line,
+    format_duration,
+    log_file,
+    report_line,
+)
+
+REPORT = {
+    "step": 1200, "loss": 7.25, "generator_loss": 6.0, "discriminator_loss": 0.25,
+    "learning_rate": 5e-4, "gradient_norm": 1.5, "tokens_per_second": 12_345.0,
+}  # fmt: skip
 
 
 def test_resuming_cuts_off_metrics_after_the_checkpoint(tmp_path: Path) -> None:
@@ -50,11 +62,11 @@ def test_tensorboard_has_the_same_metrics(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     tracking = Tracking(tmp_path, TrackingConfig(), resume_at=0, resume_step=0)
-    tracking.report({"step": 5, "loss": 1.5}, line="step 5", done=5, total=10)
+    tracking.report(REPORT, steps=10_000, utilization=0.41, seconds_left=200)
     tracking.write_metrics({"step": 5, "eval/unigram_auc": 0.75})
     tracking.close()
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert board.Scalars("train/loss")[0].value == 1.5
+    assert board.Scalars("train/loss")[0].value == 7.25
     assert board.Scalars("eval/unigram_auc")[0].step == 5
 
 
@@ -71,18 +83,32 @@ def test_format_duration(seconds: float, text: str) -> None:
 
 
 def test_a_report_is_one_line_with_everything_in_it() -> None:
-    figures = {
-        "step": 1200, "loss": 7.25, "generator_loss": 6.0, "discriminator_loss": 0.25,
-        "learning_rate": 5e-4, "gradient_norm": 1.5, "tokens_per_second": 12_345.0,
-    }  # fmt: skip
-    line = report_line(figures, steps=10_000, utilization=0.41, seconds_left=200)
+    line = report_line(REPORT, steps=10_000, utilization=0.41, seconds_left=200, has_generator=True)
     assert line == (
         "step 1,200/10,000 · loss 7.2500 · generator 6.0000 · discriminator 0.2500 · lr 5.00e-04 · "
         "gradient 1.50 · 12,345 tokens/s · utilization 41% · 3m 20s left"
     )
-    del figures["discriminator_loss"]  # a masked language model that is trained alone
-    line = report_line(figures, steps=None, utilization=0.41, seconds_left=None)
-    assert line.startswith("step 1,200 · loss 7.2500 · masked LM 6.0000 · lr")
+
+
+@pytest.mark.parametrize(("has_generator", "label"), [(False, "masked-LM"), (True, "generator")])
+def test_a_masked_language_model_is_no_generator(
+    has_generator: bool, label: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also in the first of two stages, when a generator has no other loss beside it."""
+    caplog.set_level(logging.INFO, "electra")
+    config = TrackingConfig(tensorboard=False)
+    tracking = Tracking(tmp_path, config, resume_at=0, resume_step=0, has_generator=has_generator)
+    alone = {key: value for key, value in REPORT.items() if key != "discriminator_loss"}
+    tracking.report(alone, steps=None, utilization=2.0, seconds_left=None)
+    tracking.close()
+    assert caplog.messages == [
+        f"step 1,200 · loss 7.2500 · {label} 6.0000 · lr 5.00e-04 · gradient 1.50 · 12,345 tokens/s"
+    ]
+
+
+def test_the_line_of_an_evaluation_of_a_task_has_the_names_of_reports() -> None:
+    metrics = {"step": 60, "tokens": 9, "eval/span_f1": 0.45, "eval/span_f1/PER": 0.5, "eval/accuracy": 0.9}
+    assert evaluation_line(metrics) == "held-out at step 60 · span F1 0.450 · accuracy 0.900"
 
 
 def test_the_log_file_has_the_messages_of_the_library(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from electra.analysis.corruption import corrupt_texts, flatten, sample_mask_positions
+from electra.objectives.metric_labels import metric_label
 from electra.serving.backends import LoadedModel, head_kind
 from electra.serving.masked_token_predictor import MaskedTokenPredictor
 from electra.serving.predictor import Predictor
@@ -94,7 +95,7 @@ def compare_on_task(
         rows = predictor.problem.encode(examples, predictor.input_spec)
         metric = predictor.problem.metric
         values.append(predictor.problem.compute_metrics(examples, predictor.predict_rows(examples, rows))[metric])
-    return QuantizationEffect(metric, values[0], values[1], f"{len(examples):,} examples of dev")
+    return QuantizationEffect(metric_label(metric), values[0], values[1], f"{len(examples):,} examples of dev")
 
 
 def _mask_positions(ids: Sequence[list[int]]) -> list[NDArray[np.int64]]:

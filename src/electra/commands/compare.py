@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from electra.config import NonNegativeInt, PositiveInt
+from electra.objectives.metric_labels import metric_label
 
 if TYPE_CHECKING:
     from electra.finetuning.compare import Comparison, Difference
@@ -52,7 +53,7 @@ class ComparisonResult:
             return json.dumps(result.as_json())
         failed = ["failed seeds"] if any(result.failed) else []
         table = Table(
-            "", f"{result.metric} on dev", *(f"on {split}" for split in result.others), "seeds",
+            "", f"{metric_label(result.metric)} on dev", *(f"on {split}" for split in result.others), "seeds",
             "standard deviation over seeds", *failed,
         )  # fmt: skip
         splits = [result.dev, *result.others.values()]

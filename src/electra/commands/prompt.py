@@ -12,6 +12,8 @@ import tyro
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from electra.objectives.metric_labels import metric_label
+
 if TYPE_CHECKING:
     from electra.serving.prompt_classifier import PromptPrediction
 
@@ -70,7 +72,7 @@ class PromptEvaluation:
     def __rich__(self) -> RenderableType:
         table = Table("metric", "value")
         for name, value in self.metrics.items():
-            table.add_row(name, f"{value:.4f}")
+            table.add_row(metric_label(name), f"{value:.4f}")
         return Group(
             table, f"{self.examples:,} examples; accuracy of the most frequent label: {self.majority:.1%}"
         )

@@ -32,7 +32,8 @@ from electra.export.formats.base import (
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Head, Pretrained, head_kind
 from electra.export.tokenizer_files import check_vocabulary_size, read_tokenizer, tokenizer_files
-from electra.export.weights import FACTORS, WEIGHTS, read_weights
+from electra.export.weights import FACTORS, read_weights
+from electra.export.weights_file import WEIGHTS
 from electra.json_files import json_text, raise_if_damaged, read_json
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import SentencePairHead

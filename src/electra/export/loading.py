@@ -11,7 +11,7 @@ from electra.export.huggingface import load as load_folder
 from electra.export.included_models import find_included, included_models, model_path
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Pretrained
-from electra.export.weights import WEIGHTS
+from electra.export.weights_file import WEIGHTS
 from electra.modeling.encoders.base import EncoderModule
 
 MODEL_KINDS = "a run, an export, the output of a fine-tuning, a Hugging Face folder or an id (OWNER/NAME)"

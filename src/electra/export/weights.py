@@ -8,12 +8,10 @@ from torch import Tensor
 
 from electra.errors import CheckpointError, is_out_of_memory
 from electra.export.onnx.graph import METADATA_FILE, MODEL_FILE
+from electra.export.weights_file import WEIGHTS, read_header
 
-WEIGHTS = "model.safetensors"
 FACTORS = "electra_factors.safetensors"
 """Matrices whose products are in the file of weights (`CheckpointFormat.fold`); electra reads these."""
-MAX_HEADER = 1 << 23
-"""Maximum size of the header of a safetensors file (8 MiB); that of a network with 1,000 tensors has 0.1 MiB."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 """Endings of files in which others store weights, which are or can be pickles."""
 
@@ -43,13 +41,10 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file. safetensors compares shapes and places in the header with the file's size.
 
     Raises:
-        CheckpointError: the header has millions of tensors.
+        CheckpointError: the header is damaged, or has millions of tensors.
         SafetensorError: the file is damaged.
     """
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-    if MAX_HEADER < size < path.stat().st_size:  # a longer one is an error of safetensors
-        raise CheckpointError(f"{path}: its header has {size:,} bytes, at most {MAX_HEADER:,}; it is no model")
+    read_header(path)  # refuses longer headers than safetensors does
     return load_file(path) if is_named_in_utf8(path) else load(path.read_bytes())
 
 

@@ -14,6 +14,7 @@ from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.results import FinetuneResult
 from electra.finetuning.run import finetune
 from electra.json_files import write_json
+from electra.objectives.metric_labels import metric_label
 from electra.tasks import glue
 from electra.training.run_folder import RunFolder, open_run
 
@@ -64,7 +65,7 @@ class GlueResult:
                       title="GLUE dev, median of the seeds")  # fmt: skip
         average = "–" if self.average is None else f"{100 * self.average:.1f}"
         table.add_row("", *(f"{100 * self.median(name):.1f}" for name in names), average)
-        table.add_row("metric", *(self.results[name].metric for name in names), "without WNLI")
+        table.add_row("metric", *(metric_label(self.results[name].metric) for name in names), "without WNLI")
         failed = [self.results[name].failed for name in names]
         if any(failed):
             table.add_row("failed runs", *(str(number) for number in failed), str(sum(failed)))

@@ -18,6 +18,7 @@ from electra.errors import CheckpointError, ConfigError, DataError
 from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.load_task import load_task
 from electra.finetuning.setup import DEV, FinetuneSetup
+from electra.objectives.metric_labels import metric_label
 from electra.tasks import squad_files
 from electra.tasks.base import Prediction, Problem
 from electra.training.checkpoint_io import describe_difference
@@ -110,7 +111,9 @@ class FinetuneResult:
             return f"{self.out}: stopped after {len(self.seeds)} seeds; the same command resumes it"
         names = [name for name in self.seeds[0].metrics if "/" not in name][:SHOWN_METRICS]
         status = [""] if self.failed else []
-        table = Table("seed", *names, *status, title=f"{self.task} on {DEV}", title_justify="left")
+        table = Table(
+            "seed", *map(metric_label, names), *status, title=f"{self.task} on {DEV}", title_justify="left"
+        )
         for result in self.seeds:
             failed = f"failed: {result.failed}" if result.failed else ""
             table.add_row(
@@ -127,7 +130,7 @@ class FinetuneResult:
         others = []
         for split in set.intersection(*(set(result.others) for result in self.seeds)):
             median = statistics.median(result.others[split][self.metric] for result in self.seeds)
-            others.append(f"{split}: {self.metric} {median:.4f}")
+            others.append(f"{split}: {metric_label(self.metric)} {median:.4f}")
         paths = [f"results: {self.out / 'results.json'}"]
         if (self.out / "model").is_dir():
             paths.append(f"best model: {self.out / 'model'}")

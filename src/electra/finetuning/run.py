@@ -20,6 +20,7 @@ from electra.finetuning.seed_run import remove_checkpoints, run_seed
 from electra.finetuning.setup import FinetuneSetup, build_setup, fingerprint
 from electra.folder_lock import hold
 from electra.json_files import read_json, write_json
+from electra.objectives.metric_labels import metric_label
 from electra.serving.predictor import Predictor
 from electra.training.events import EventHook, open_event_hook
 from electra.training.run_folder import RunFolder, check_out_folder, environment, open_run, require_same_config
@@ -61,7 +62,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
             predicted = predict_other_splits(setup, run.path, result.best.seed)
             write_json(run.path / "results.json", {**result.to_dict(setup), "predicted": predicted})
             best = result.best
-            message = f"{result.metric} {best.metrics[result.metric]:.4f}, seed {best.seed}"
+            message = f"{metric_label(result.metric)} {best.metrics[result.metric]:.4f}, seed {best.seed}"
             on_event("finished", message, best.steps)
     return result
 
@@ -88,7 +89,8 @@ def train_seeds(setup: FinetuneSetup, out: Path, on_event: EventHook) -> Finetun
         write_json(folder / "result.json", asdict(of_seed))
         remove_checkpoints(folder)
         failed = f" – failed: {of_seed.failed}" if of_seed.failed else ""
-        logger.info("seed %s: %s %.4f%s", seed, problem.metric, of_seed.metrics[problem.metric], failed)
+        value = of_seed.metrics[problem.metric]
+        logger.info("seed %s: %s %.4f%s", seed, metric_label(problem.metric), value, failed)
     return result
 
 

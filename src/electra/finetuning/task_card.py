@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from electra.export.markdown import code_span, escaped
+from electra.objectives.metric_labels import metric_label
 from electra.tasks.base import Problem
 
 MAX_LABELS = 20
@@ -65,7 +66,7 @@ class TaskCard:
             "## Metrics", "",
             "On dev, not on a test set.", "",
             "| metric on dev | value |", "|---|---|",
-            *(f"| {metric} | {value:.4f} |" for metric, value in self.metrics.items()), "",
+            *(f"| {escaped(metric_label(metric))} | {value:.4f} |" for metric, value in self.metrics.items()), "",
             "## Limitations", "",
             *([f"- **This run failed**: {escaped(self.failed)}. Do not use the model."] if self.failed else []),
             "- The metrics are those of one seed; other seeds have other metrics.",

@@ -181,7 +181,7 @@ def _trainer_options(config: PretrainConfig) -> TrainerOptions:
         end = starts[number + 1] if number + 1 < len(starts) else steps
         return step - starts[number], end - starts[number]
 
-    return TrainerOptions(stage_of=stage_of)
+    return TrainerOptions(stage_of=stage_of, has_generator=config.objective.has_generator)
 
 
 def _finish(session: _Session, outcome: Outcome, device: torch.device) -> "PretrainResult":

@@ -32,19 +32,21 @@ def describe_budget(metrics: Metrics) -> tuple[str, str, str]:
     if not metrics.reports:
         return "–", "–", "–"
     last = metrics.reports[-1]
-    total = last["seconds"] + (evaluation_seconds(metrics) or 0.0)
-    return f"{last['tokens']:,}", f"{last['flops']:.3e}", f"{total / 60:.1f} minutes"
+    return f"{last['tokens']:,}", f"{last['flops']:.3e}", f"{total_seconds(metrics) / 60:.1f} minutes"
 
 
 def describe_time(metrics: Metrics) -> str:
     """The time of a run that has reports, that of its evaluations, and its speed in training."""
-    last = metrics.reports[-1]
+    last, evaluating = metrics.reports[-1], evaluation_seconds(metrics)
+    part = " without evaluations" if evaluating is None else f", of which evaluations {evaluating / 60:.1f}"
     speed = f"{last['tokens'] / last['seconds']:,.0f} tokens/s in training"
-    evaluating = evaluation_seconds(metrics)
-    if evaluating is None:
-        return f"{last['seconds'] / 60:.1f} minutes without evaluations; {speed}"
-    total = last["seconds"] + evaluating
-    return f"{total / 60:.1f} minutes, of which evaluations {evaluating / 60:.1f}; {speed}"
+    return f"{total_seconds(metrics) / 60:.1f} minutes{part}; {speed}"
+
+
+def total_seconds(metrics: Metrics) -> float:
+    """The time of a run that has reports, with that of its evaluations if it is known."""
+    seconds: float = metrics.reports[-1]["seconds"]
+    return seconds + (evaluation_seconds(metrics) or 0.0)
 
 
 def evaluation_seconds(metrics: Metrics) -> float | None:

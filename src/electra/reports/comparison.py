@@ -1,14 +1,12 @@
 """The sections that compare several pre-trainings, or several fine-tunings, with each other."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from electra.config import read_toml
 from electra.json_files import read_json
 from electra.objectives.metric_labels import metric_label
 from electra.reports.budget import (
@@ -22,6 +20,7 @@ from electra.reports.curves import comparison_panels, line_styles
 from electra.reports.figures import figure_svg
 from electra.reports.metrics import Metrics, read_metrics
 from electra.reports.page import Figure, LegendEntry, Section
+from electra.reports.settings import different_settings, read_config
 
 BEST = {
     "eval/unigram_auc": max, "eval/masked_lm_accuracy": max, "eval/masked_lm_loss": min,
@@ -61,7 +60,7 @@ def compare_runs(runs: Mapping[str, Path]) -> Section:
         tables=[table],
         figures=figures,
         legend=[LegendEntry(name, *style) for name, style in styles.items()],
-        folded=_different_settings(runs),
+        folded=different_settings(runs),
     )
 
 
@@ -120,20 +119,15 @@ def compare_fine_tunings(fine_tunings: Mapping[str, Path]) -> Section:
             is_best = len(rivals) > 1 and one[key] == max(other[key] for other in rivals)
             cells.append(Text(f"{one[key]:.4f}", style="bold" if is_best else ""))
         counts = [str(len(one["seeds"]))] * several + [str(one["failed"])] * failed
-        metric = task_metric_label(one["metric"]) + describe_few(one)
+        metric = metric_label(one["metric"]) + describe_few(one)
         table.add_row(name, one["task"], metric, *cells, *counts)
     return Section(
         "Comparison of fine-tunings",
         f"{len(fine_tunings)} fine-tunings",
         notes=["Bold: the best of those with the same task, metric and number of dev examples."],
         tables=[table],
-        folded=_different_settings(fine_tunings),
+        folded=different_settings(fine_tunings),
     )
-
-
-def task_metric_label(metric: str) -> str:
-    """The label of a metric of a task: `span F1` for span_f1."""
-    return re.sub(r"\bf(?=\d)", "F", metric_label(metric))
 
 
 def describe_few(results: Mapping[str, Any], split: str = "dev") -> str:
@@ -151,7 +145,9 @@ def _mark(values: Mapping[str, float | None], best: Any, rivals: Sequence[str]) 
     known = [value for name, value in values.items() if name in rivals and value is not None]
     target = best(known) if best and len(known) > 1 and len(set(known)) > 1 else None
     return [
-        Text(format_value(value), style="bold" if name in rivals and value is not None and value == target else "")
+        Text(
+            format_metric(value), style="bold" if name in rivals and value is not None and value == target else ""
+        )
         for name, value in values.items()
     ]
 
@@ -178,49 +174,6 @@ def _objective(folder: Path) -> str:
     return str(read_config(folder).get("objective", {}))
 
 
-def _different_settings(folders: Mapping[str, Path]) -> list[Table]:
-    """A table of the settings in which runs differ; none if they are equal.
-
-    Settings that only one kind of a table has, such as those of another objective, follow from the kind.
-    """
-    settings = [dict(flatten(read_config(folder))) for folder in folders.values()]
-    table = Table("setting that differs", *folders)
-    following: set[str] = set()
-    for key in dict.fromkeys(key for config in settings for key in config):
-        values = [format_setting(config[key]) if key in config else "–" for config in settings]
-        if len(set(values)) == 1 or key in ("out", "data", "data.path"):
-            continue
-        kind = f"{key.rpartition('.')[0]}.kind"
-        if "–" in values and key != kind and len({config.get(kind) for config in settings}) > 1:
-            following.add(kind)
-        else:
-            table.add_row(key, *values)
-    table.title = f"{table.row_count} settings that differ" if table.row_count > 1 else "1 setting that differs"
-    if following:
-        table.caption = f"Left out: settings that only exist for one {' or one '.join(sorted(following))}."
-    return [table] if table.row_count else []
-
-
-def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of a config by their full names."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def format_setting(value: object) -> str:
-    """A setting as TOML writes it, but texts without quotes."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def format_value(value: float | None) -> str:
+def format_metric(value: float | None) -> str:
     """A metric with four decimals; "–" if there is none."""
     return "–" if value is None else f"{value:.4f}"
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The settings of a run; empty if it has not written them."""
-    path = folder / "config.toml"
-    return read_toml(path) if path.is_file() else {}

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from electra.export.display_name import display_name
-from electra.objectives.metric_labels import is_masked_lm, metric_label
+from electra.objectives.metric_labels import loss_label, metric_label
 from electra.reports.figures import new_figure
 from electra.reports.metrics import Metrics, Record, read_metrics
+from electra.reports.settings import has_generator, read_config
 
 TRAINING = (
     "generator_loss", "discriminator_loss", "encoder_loss", "adversarial_loss", "baseline_loss", "sentence_loss",
@@ -67,7 +68,7 @@ def run_figure(run: Path) -> Any:
     Raises:
         CheckpointError: the folder has no metrics.
     """
-    panels = run_panels(read_metrics(run))
+    panels = run_panels(read_metrics(run), read_config(run))
     columns = max(1, len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3)
     rows = max(1, -(-len(panels) // columns))
     figure = new_figure(PANEL_WIDTH * columns, PANEL_HEIGHT * rows + 0.3)
@@ -81,13 +82,14 @@ def run_figure(run: Path) -> Any:
     return figure
 
 
-def run_panels(metrics: Metrics) -> list[Panel]:
+def run_panels(metrics: Metrics, config: Mapping[str, Any]) -> list[Panel]:
     """A run's training losses, held-out detection and held-out accuracy against tokens, as far as its objective
     has them."""
     losses = [name for name in TRAINING if _has(metrics.reports, name)]
+    labels = {name: loss_label(name, has_generator=has_generator(config)) for name in losses}
     panels = [
         Panel(f"{label}, training", partial(_draw_loss, records=metrics.reports, name=name, label=label))
-        for name, label in ((name, _loss_label(name, losses)) for name in losses)
+        for name, label in labels.items()
     ]
     for title, unit, names in (
         ("detection of replaced tokens, held out", "AUC", DETECTION),
@@ -161,10 +163,6 @@ def _draw_seeds(
         axes.plot(x, y, markersize=3, label=seed, marker=marker, color=color, linestyle=line)
     axes.set(title=title, xlabel="steps", ylabel=unit)
     axes.grid(alpha=0.3)
-
-
-def _loss_label(name: str, losses: Sequence[str]) -> str:
-    return metric_label("eval/masked_lm_loss" if is_masked_lm(name, losses) else name)
 
 
 def _draw_loss(axes: Any, *, records: list[Record], name: str, label: str) -> None:

@@ -8,13 +8,15 @@ from typing import Any
 from rich.table import Table
 
 from electra.json_files import read_json
-from electra.reports.comparison import describe_few, flatten, format_value, read_config, task_metric_label
+from electra.objectives.metric_labels import metric_label
+from electra.reports.comparison import describe_few, format_metric
 from electra.reports.curves import fine_tuning_panels, line_styles
 from electra.reports.figures import figure_svg
 from electra.reports.findings import finding_notes
 from electra.reports.label_scores import label_table, read_label_scores
 from electra.reports.metrics import Metrics, read_metrics
 from electra.reports.page import Figure, LegendEntry, Section
+from electra.reports.settings import flatten, format_setting, read_config
 
 UNFOLDED_LABELS = 12
 """A table of more labels only shows its title until it is opened."""
@@ -34,7 +36,7 @@ def fine_tuning_sections(folder: Path, name: str) -> list[Section]:
     """The section of the folder of a fine-tuning, in a list."""
     results, config = read_json(folder / "results.json", optional=True), read_config(folder)
     metric, seeds = results["metric"], results["seeds"]
-    label = task_metric_label(metric)
+    label = metric_label(metric)
     properties = [
         ("task", results["task"]),
         (f"{label} on dev", _describe_scores(results) + describe_few(results)),
@@ -49,7 +51,7 @@ def fine_tuning_sections(folder: Path, name: str) -> list[Section]:
         properties.append((f"{label} on {split}", score + describe_few(results, split)))
     settings, of_seeds = dict(flatten(config)), _read_seeds(folder, seeds)
     properties += [
-        (words, _format_value(settings[key])) for key, words in TRAINING_SETTINGS.items() if key in settings
+        (words, format_setting(settings[key])) for key, words in TRAINING_SETTINGS.items() if key in settings
     ]
     tables: list[Table] = [_seeds_table(seeds, of_seeds)]
     folded: list[Table] = []
@@ -74,11 +76,6 @@ def _describe_scores(results: Mapping[str, Any]) -> str:
     return f"median {results['median']:.4f}, mean {results['mean']:.4f}"
 
 
-def _format_value(value: object) -> str:
-    """A setting; whole numbers have no decimals."""
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def _read_seeds(folder: Path, seeds: Sequence[Mapping[str, Any]]) -> dict[int, Metrics]:
     """The metrics of all seeds whose folders have them."""
     runs = {one["seed"]: folder / f"seed-{one['seed']}" for one in seeds}
@@ -95,9 +92,9 @@ def _seeds_table(seeds: Sequence[Mapping[str, Any]], of_seeds: Mapping[int, Metr
     has_all = all(one["seed"] in evaluating for one in seeds)
     times = ("seconds", "of which evaluation") if has_all else ("seconds without evaluation",)
     keys, failed = _metric_keys(seeds), any(one["failed"] for one in seeds)
-    table = Table("seed", *map(task_metric_label, keys), *["failed"] * failed, "steps", *times)
+    table = Table("seed", *map(metric_label, keys), *["failed"] * failed, "steps", *times)
     for one in seeds:
-        values = [format_value(one["metrics"].get(key)) for key in keys]
+        values = [format_metric(one["metrics"].get(key)) for key in keys]
         spent = evaluating[one["seed"]] if has_all else 0.0
         seconds = [one["seconds"] + spent, spent][: len(times)]
         reason = [one["failed"] or ""] if failed else []
@@ -109,7 +106,7 @@ def _curves(of_seeds: Mapping[int, Metrics], metric: str) -> tuple[list[Figure],
     """The curves of all seeds, and the legend if there are several."""
     metrics = {f"seed {seed}": one for seed, one in of_seeds.items()}
     styles = line_styles(list(metrics))
-    panels = fine_tuning_panels(metrics, metric, task_metric_label(metric), styles)
+    panels = fine_tuning_panels(metrics, metric, metric_label(metric), styles)
     figures = [Figure(f"{panel.title} of each seed", figure_svg(panel.figure())) for panel in panels]
     legend = [LegendEntry(seed, *style) for seed, style in styles.items()]
     return figures, legend if figures and len(legend) > 1 else []

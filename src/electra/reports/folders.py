@@ -1,17 +1,20 @@
 """The folders of a report: what each holds, and what to give in place of one that holds nothing to report."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from electra.errors import CheckpointError
 from electra.json_files import read_json
 from electra.reports.analysis import ANALYSES
+from electra.reports.settings import read_config
 from electra.reports.study_results import is_study
 
 NAMED = 3
 """Folders that an error names; it counts the others."""
 LEVELS = ("*", "*/*")
 """Where folders are looked for below one that holds nothing itself."""
+NO_RESULTS = "has no results yet; the same `electra finetune` command resumes it"
 
 
 def reportable_folders(folders: Iterable[Path]) -> list[Path]:
@@ -34,10 +37,6 @@ def kind_of(folder: Path) -> str:
     """
     if kind := _find_kind(folder):
         return kind
-    if (folder / "seed-0").is_dir():
-        raise CheckpointError(
-            f"{folder}: this fine-tuning has no results yet; the same `electra finetune` command resumes it"
-        )
     raise CheckpointError(f"{folder}{_describe_problem(folder)}")
 
 
@@ -54,8 +53,13 @@ def _find_kind(folder: Path) -> str | None:
 
 
 def _is_seed(folder: Path) -> bool:
-    """Whether a folder is that of a seed of a fine-tuning, which has metrics, too."""
-    return folder.absolute().name.startswith("seed-") and (folder.absolute().parent / "results.json").is_file()
+    """Whether a folder is that of a seed of a fine-tuning, which has metrics, too, but no objective."""
+    return folder.absolute().name.startswith("seed-") and "objective" not in read_config(folder)
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Whether a folder holds a fine-tuning without results."""
+    return not _find_kind(folder) and any(path.is_dir() and _is_seed(path) for path in folder.glob("seed-*"))
 
 
 def _describe_problem(folder: Path) -> str:
@@ -63,14 +67,19 @@ def _describe_problem(folder: Path) -> str:
     if not folder.exists():
         return ": there is no such folder; give a folder that electra wrote"
     if not folder.is_dir():
-        return f" is a file; give a folder, such as {folder.parent}"
+        return f" is a file; give a folder, such as {shlex.quote(str(folder.parent))}"
     problem = " holds no run, fine-tuning, study or analysis"
     for level in LEVELS:
         if found := [path for path in sorted(folder.glob(level)) if _find_kind(path)]:
             return f"{problem} itself, but {_describe_found(folder, level, found)}"
+    if _is_unfinished(folder):
+        return f": this fine-tuning {NO_RESULTS}"
     for above in folder.absolute().parents[:2]:  # RUN/export/discriminator is two levels below its run
         if kind := _find_kind(above):
-            return f"{problem}; it is a part of a {kind}: give {_shorten(above)}"
+            return f"{problem}; it is a part of a {kind}: give {shlex.quote(_shorten(above))}"
+    for near in (folder.absolute().parent, *sorted(folder.glob("*"))):
+        if _is_unfinished(near):
+            return f"{problem}; the fine-tuning {_shorten(near)} {NO_RESULTS}"
     return (
         f"{problem}; give a folder that `electra pretrain`, `electra finetune`, `electra study` or "
         "`electra analyze` wrote"
@@ -82,9 +91,9 @@ def _describe_found(folder: Path, level: str, found: Sequence[Path]) -> str:
     names = ", ".join(str(path.relative_to(folder)) for path in found[:NAMED])
     further = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
     if len(found) == sum(not path.name.startswith(".") for path in folder.glob(level)):
-        given = f"{folder}/{level}"
+        given = f"{shlex.quote(str(folder))}/{level}"
     else:  # a shell's * would give other files, too
-        given = " ".join(map(str, found[:NAMED])) + " ..." * bool(further)
+        given = shlex.join(map(str, found[:NAMED])) + " ..." * bool(further)
     return f"{names}{further} below it {'do' if len(found) > 1 else 'does'}; give electra report {given}"
 
 

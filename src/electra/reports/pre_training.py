@@ -1,6 +1,5 @@
 """The section of a pre-training: its budget, what it was started from, its last held-out metrics, its curves."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,16 +7,18 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.export.weights import MAX_HEADER, WEIGHTS
-from electra.json_files import read_json
+from electra.errors import CheckpointError
+from electra.export.weights_file import WEIGHTS, read_header
+from electra.json_files import raise_if_damaged, read_json
 from electra.objectives.metric_labels import metric_label
-from electra.reports.budget import describe_steps, describe_time, run_steps
-from electra.reports.comparison import format_value, read_config
+from electra.reports.budget import describe_budget, describe_steps, describe_time, run_steps
+from electra.reports.comparison import format_metric
 from electra.reports.curves import run_panels
 from electra.reports.figures import figure_svg
 from electra.reports.findings import finding_notes
 from electra.reports.metrics import read_metrics
 from electra.reports.page import Figure, Section
+from electra.reports.settings import read_config
 
 Contents = Mapping[str, Any]
 """The contents of a JSON or TOML file."""
@@ -31,11 +32,11 @@ def pre_training_sections(folder: Path, name: str) -> list[Section]:
     environment = read_json(folder / "environment.json", optional=True)
     steps, properties = run_steps(folder, config), []
     if metrics.reports:
-        last = metrics.reports[-1]
+        tokens, flops, _ = describe_budget(metrics)
         properties = [
             ("steps", describe_steps(metrics, steps)),
-            ("tokens", f"{last['tokens']:,}"),
-            ("training FLOPs", f"{last['flops']:.3e}"),
+            ("tokens", tokens),
+            ("training FLOPs", flops),
             ("time", describe_time(metrics)),
         ]
     properties += [*_describe_model(folder, config), *_describe_data(config, environment)]
@@ -46,10 +47,10 @@ def pre_training_sections(folder: Path, name: str) -> list[Section]:
         table = Table("held-out metric", f"step {evaluation['step']:,}")
         for key, value in evaluation.items():
             if key.startswith("eval/"):
-                table.add_row(metric_label(key), format_value(value))
+                table.add_row(metric_label(key), format_metric(value))
         tables.append(table)
     notes = finding_notes(metrics, steps)
-    figures = [Figure(panel.title, figure_svg(panel.figure())) for panel in run_panels(metrics)]
+    figures = [Figure(panel.title, figure_svg(panel.figure())) for panel in run_panels(metrics, config)]
     return [Section(name, "pre-training", properties, notes, tables, figures)]
 
 
@@ -59,8 +60,7 @@ def _describe_model(folder: Path, config: Contents) -> Iterator[tuple[str, str]]
         yield "started from", _describe_start(config.get("init", {}))
     if model := config.get("model"):
         shape = f"{model.get('kind', 'bert')}, {model['layers']} layers × {model['hidden_size']}"
-        parameters = _count_parameters(folder)
-        yield "network", f"{shape}, {parameters:,} parameters with its head" if parameters else shape
+        yield "network", shape + _describe_parameters(folder)
 
 
 def _describe_start(init: Contents) -> str:
@@ -73,15 +73,18 @@ def _describe_start(init: Contents) -> str:
     return "; ".join(started) or "random weights"
 
 
-def _count_parameters(folder: Path) -> int | None:
-    """The number of parameters of the trained network, from the header of its export; None without an export."""
-    for path in (folder / "export" / name / WEIGHTS for name in EXPORTS):
-        if path.is_file():
-            with path.open("rb") as file:
-                size = int.from_bytes(file.read(8), "little")
-                header = json.loads(file.read(min(size, MAX_HEADER)))
-            return sum(math.prod(one["shape"]) for name, one in header.items() if name != "__metadata__")
-    return None
+def _describe_parameters(folder: Path) -> str:
+    """The number of parameters of the trained network, from the header of its export; "" without an export."""
+    files = (folder / "export" / name / WEIGHTS for name in EXPORTS)
+    path = next((file for file in files if file.is_file()), None)
+    if path is None:
+        return ""
+    try:
+        with raise_if_damaged(path):
+            tensors = [one for name, one in read_header(path).items() if name != "__metadata__"]
+            return f", {sum(math.prod(one['shape']) for one in tensors):,} parameters with its head"
+    except CheckpointError:
+        return ", its export is damaged"
 
 
 def _describe_data(config: Contents, environment: Contents) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from electra.data.shards import file_sha256
 from electra.errors import CheckpointError
 from electra.export.loading import find_model
 from electra.export.onnx.graph import is_onnx
-from electra.export.weights import WEIGHTS
+from electra.export.weights_file import WEIGHTS
 from electra.json_files import raise_if_damaged, read_json, write_json
 
 CALIBRATION_FILE = "calibration.json"

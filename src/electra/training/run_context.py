@@ -22,6 +22,7 @@ class TrainerOptions:
         stage_of: from (step, length of the run): (step within its stage, length of that stage). The learning-rate
             schedule starts again in each stage.
         learning_rate_scales: a factor of the learning rate for each parameter, by name. None: 1 for all.
+        has_generator: whether the objective has a generator, for the labels of its losses.
         evaluate_first: evaluate before the first step.
         should_stop: whether to end the run after this evaluation.
         ignored_findings: names of health findings that are not reported.
@@ -30,6 +31,7 @@ class TrainerOptions:
 
     stage_of: Callable[[int, int | None], tuple[int, int | None]] = lambda step, steps: (step, steps)
     learning_rate_scales: Mapping[str, float] | None = None
+    has_generator: bool = True
     evaluate_first: bool = True
     should_stop: Callable[[dict[str, Any]], bool] = lambda _: False
     ignored_findings: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.durable import flush
-from electra.objectives.metric_labels import is_masked_lm, metric_label
+from electra.objectives.metric_labels import loss_label, metric_label
 from electra.training.config import TrackingConfig
 from electra.training.distributed import is_main_process
 from electra.training.trackers import BackgroundTracker
@@ -93,9 +93,15 @@ def scalars(metrics: Metrics) -> dict[str, float]:
 
 
 class Tracking:
-    """Writes metrics to metrics.jsonl, TensorBoard and a tracker; only the main process writes."""
+    """Writes metrics to metrics.jsonl, TensorBoard and a tracker; only the main process writes.
 
-    def __init__(self, run: Path, config: TrackingConfig, *, resume_at: int, resume_step: int) -> None:
+    Args:
+        has_generator: whether the objective has a generator.
+    """
+
+    def __init__(
+        self, run: Path, config: TrackingConfig, *, resume_at: int, resume_step: int, has_generator: bool = True
+    ) -> None:
         self.metrics = (
             MetricsFile(run / "metrics.jsonl", resume_at=resume_at) if is_main_process() else NullMetricsFile()
         )
@@ -103,11 +109,22 @@ class Tracking:
         self._board = TensorBoard(run / "tensorboard", resume_step=resume_step) if boards else None
         tracked = config.tracker != "none" and is_main_process()
         self._tracker = BackgroundTracker(config.tracker, run) if tracked else None
+        self._has_generator = has_generator
 
-    def report(self, metrics: Metrics, *, line: str, done: int, total: int | None) -> None:
-        """Write a training report to all places, and to the console as a line or progress bar."""
+    def report(
+        self, metrics: Metrics, *, steps: int | None, utilization: float, seconds_left: float | None
+    ) -> None:
+        """Write a training report to all places, and to the console as a line or progress bar.
+
+        Args:
+            steps: the length of the run; None while it is being measured.
+        """
         self.write_metrics(metrics)
-        logger.info(line, extra={"progress": (done, total)})
+        line = report_line(
+            metrics, steps=steps, utilization=utilization, seconds_left=seconds_left,
+            has_generator=self._has_generator,
+        )  # fmt: skip
+        logger.info(line, extra={"progress": (metrics["step"], steps)})
 
     def write_metrics(self, metrics: Metrics) -> None:
         """Write metrics to all places except the console."""
@@ -125,13 +142,24 @@ class Tracking:
             self._tracker.close()
 
 
-def report_line(metrics: Metrics, *, steps: int | None, utilization: float, seconds_left: float | None) -> str:
-    """The console line of a report: step, losses, learning rate, gradient norm, speed, utilization, time left."""
-    parts = [f"step {metrics['step']:,}" + (f"/{steps:,}" if steps else "")]
+def report_line(
+    metrics: Metrics,
+    *,
+    steps: int | None,
+    utilization: float,
+    seconds_left: float | None,
+    has_generator: bool,
+) -> str:
+    """The console line of a report: step, losses, learning rate, gradient norm, speed, utilization, time left.
+
+    Args:
+        has_generator: whether the objective has a generator.
+    """
+    parts = [f"step {metrics['step']:,}" + (f"/{steps:,}" if steps else ""), f"loss {metrics['loss']:.4f}"]
     parts += [
-        f"{_short_label(name, metrics)} {metrics[name]:.4f}"
+        f"{loss_label(name, has_generator=has_generator).removesuffix(' loss')} {metrics[name]:.4f}"
         for name in metrics
-        if name == "loss" or name.endswith("_loss")
+        if name.endswith("_loss")
     ]
     parts += [
         f"lr {metrics['learning_rate']:.2e}",
@@ -145,17 +173,11 @@ def report_line(metrics: Metrics, *, steps: int | None, utilization: float, seco
     return " · ".join(parts)
 
 
-def _short_label(loss: str, metrics: Metrics) -> str:
-    """The name of a loss in a report line."""
-    return "masked LM" if is_masked_lm(loss, metrics) else loss.removesuffix("_loss").replace("_", " ")
-
-
 def evaluation_line(metrics: Metrics) -> str:
     """The console line of an evaluation: the metrics in `_HELD_OUT`, or all metrics of a fine-tuning task."""
-    values = [f"{metric_label(key)} {metrics[key]:.3f}" for key in _HELD_OUT if key in metrics]
-    if not values:
-        named = {key.removeprefix("eval/"): value for key, value in metrics.items() if key.startswith("eval/")}
-        values = [f"{name} {value:.3f}" for name, value in named.items() if "/" not in name]
+    keys = [key for key in _HELD_OUT if key in metrics]
+    keys = keys or [key for key in metrics if key.startswith("eval/") and key.count("/") == 1]
+    values = [f"{metric_label(key)} {metrics[key]:.3f}" for key in keys]
     return " · ".join([f"held-out at step {metrics['step']:,}", *values])
 
 

@@ -32,7 +32,7 @@ from electra.training.sharding import reshard, shard
 from electra.training.signals import StopSignal
 from electra.training.step_metrics import MetricAccumulator, Progress, SkippedStep
 from electra.training.time_budget import estimate_steps
-from electra.training.tracking import Tracking, evaluation_line, format_duration, report_line
+from electra.training.tracking import Tracking, evaluation_line, format_duration
 from electra.training.update import Update
 
 logger = logging.getLogger(__name__)
@@ -258,6 +258,7 @@ class Trainer:
             self.config.tracking,
             resume_at=checkpoint.state["metrics_bytes"] if checkpoint else 0,
             resume_step=self.progress.step,
+            has_generator=self.options.has_generator,
         )
 
     def _report(self) -> None:
@@ -269,8 +270,7 @@ class Trainer:
         left = (progress.steps - progress.step) * progress.seconds / progress.step if progress.steps else None
         if self.config.train.minutes is not None and left is not None:
             findings += self.health.check_length((progress.seconds + left) / 60, asked=self.config.train.minutes)
-        line = report_line(metrics, steps=progress.steps, utilization=utilization, seconds_left=left)
-        self.tracking.report(metrics, line=line, done=progress.step, total=progress.steps)
+        self.tracking.report(metrics, steps=progress.steps, utilization=utilization, seconds_left=left)
         self.context.on_report(metrics, progress.steps)
         if self.config.train.on_spike == "go-back" and any(finding.name == LOSS_SPIKE for finding in findings):
             self._roll_back_from_spike(findings)

@@ -6,7 +6,6 @@ from typing import Any
 
 from rich.table import Table
 
-from electra.objectives.config import scores_of
 from electra.reports.analysis import Results, count_of, windowed_notes
 from electra.reports.figures import new_figure
 from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_number, format_with_interval
@@ -68,6 +67,8 @@ def build_notes(results: Results) -> list[str]:
             f"{count_of(results['rebuilt'], 'sentence')} without a text (# text = ...), or with a text of other "
             "words, read as words joined with spaces"
         )
+    from electra.objectives.config import scores_of  # needs torch, which takes seconds to import
+
     [overall] = results["groups"]["all tokens"]
     if scores_of(results["objective"]) == "energy":
         notes.append(
