@@ -7,6 +7,8 @@ import pytest
 from small_finetuning import write_finetuning, write_table
 
 from electra.cli import main
+from electra.commands.compare import ComparisonResult
+from electra.finetuning.compare import Comparison, Difference
 
 
 def test_json_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,3 +49,9 @@ def test_the_table_has_the_test_part_and_failed_seeds(tmp_path: Path, capsys: py
     shown = " ".join(capsys.readouterr().out.split())
     assert "on test: +0.2500 (means over the seeds, without an interval)" in shown and "0.5000" in shown
     assert "failed seeds are included in the means" in shown
+
+
+def test_the_table_has_the_name_of_the_metric() -> None:
+    comparison = Comparison("span_f1", Difference(0.5, 0.6, (None, None)), (1, 1), ("a", "b"), (0, 0), {})
+    (table, *_) = ComparisonResult(comparison, is_json=False).__rich__().renderables  # type: ignore[union-attr]
+    assert table.columns[1].header == "span F1 on dev"  # type: ignore[union-attr]

@@ -138,12 +138,12 @@ def test_a_fine_tuned_model_is_measured_by_its_task(
     (tmp_path / "t.csv").write_text("comment,label\n" + f"{good},yes\n{bad},no\n" * 20)
     model = make_model([f"{good} {bad}"] * 9, 60, 48)
     out = tmp_path / "out"
-    arguments = ["--kind", "classification", "--data", str(tmp_path / "t.csv"), "--data.text", "comment"]
+    arguments = ["--kind", "multilabel", "--data", str(tmp_path / "t.csv"), "--data.text", "comment"]
     arguments += ["--out", str(out), "--train.epochs", "1", "--seeds", "1"]
     assert cli.main(["finetune", model, *arguments]) == 0
     [one] = exported(out, quantize="int8").exports
     assert one.written.folder == out / "onnx-int8" and one.quality is not None
-    assert one.quality.metric == "accuracy" and "4 examples of dev" in one.quality.on
+    assert one.quality.metric == "micro F1" and "4 examples of dev" in one.quality.on
     (tmp_path / "new.csv").write_text("text,comment\n" + f"3,{good}\n")
     assert cli.main(["predict", str(out / "onnx-int8"), "--input", str(tmp_path / "new.csv")]) == 0
     (tmp_path / "t.csv").rename(tmp_path / "elsewhere.csv")

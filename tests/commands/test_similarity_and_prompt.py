@@ -85,6 +85,11 @@ def test_prompts_label_texts_and_are_evaluated(
     )
 
 
+def test_the_table_of_a_prompt_has_the_names_of_metrics() -> None:
+    (table, _) = prompt.PromptEvaluation({"macro_f1": 0.5}, 2, 0.5).__rich__().renderables  # type: ignore[union-attr]
+    assert list(table.columns[0].cells) == ["macro F1"]  # type: ignore[union-attr]
+
+
 def test_unsuitable_prompts_are_refused(small_model: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give a text, or --task"):
         check(PromptConfig(small_model))
