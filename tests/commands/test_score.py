@@ -61,7 +61,8 @@ def test_texts_are_printed_for_people(model, capsys) -> None:  # type: ignore[no
 def test_json_is_one_object_per_line(model, capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["score", model, "the  Cat [MASK] é", "a dog", "--json"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert list(first) == ["text", "tokens", "offsets", "probabilities"]
+    assert list(first) == ["text", "tokens", "offsets", "probabilities", "continues", "unknown"]
+    assert first["unknown"] == [token in "[]" for token in first["tokens"]] and not any(second["unknown"])
     assert first["text"] == "the  Cat [MASK] é" and second["tokens"] == ["a", "dog"]
     assert first["tokens"] == [first["text"][start:end] for start, end in first["offsets"]]
     assert len(first["tokens"]) == len(first["probabilities"])

@@ -109,6 +109,17 @@ def test_only_local_models_are_uploaded(hub: FakeHub, capsys: pytest.CaptureFixt
     assert not hub.calls
 
 
+def test_the_models_beside_an_uploaded_one_are_named(
+    hub: FakeHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("encoder", "averaged", "of-somebody-else"):
+        write_model(tmp_path / f"{name}-").rename(tmp_path / name)
+    assert main(["export", str(tmp_path / "averaged"), "--push", "me/small"]) == 0
+    assert "the folder averaged alone, without encoder beside it;" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "of-somebody-else"), "--push", "me/small"]) == 0
+    assert "beside it" not in capsys.readouterr().err
+
+
 def test_a_run_is_exported_and_its_discriminator_uploaded(
     hub: FakeHub, data_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +128,8 @@ def test_a_run_is_exported_and_its_discriminator_uploaded(
     out = ["--out", str(tmp_path / "early")]
     assert main(["export", str(run), *out, "--push", "me/early", "--dry-run"]) == 0
     assert not (tmp_path / "early").exists() and not hub.calls
-    assert "alone, without the generator; to upload another folder" in capsys.readouterr().err
+    said = "the upload is the folder discriminator alone, without generator beside it; to upload another folder"
+    assert said in capsys.readouterr().err
     assert main(["export", str(run), *out, "--push", "me/early"]) == 0
     weights = tmp_path / "early" / "discriminator" / "model.safetensors"
     assert hub.files["model.safetensors"] == weights.read_bytes()

@@ -95,7 +95,8 @@ def test_a_stopped_run_shows_the_step_of_its_metrics(finished: PretrainResult) -
     stopped = dataclasses.replace(finished.outcome, step=43, stopped_by=2)
     table, *lines = dataclasses.replace(finished, outcome=stopped).__rich__().renderables  # type: ignore[union-attr]
     assert table.title == "evaluated at step 40; stopped at step 43"
-    assert lines[0].endswith("(stopped; to resume it, give the same command, without --fresh)")
+    resume = f"give the same command with --out {finished.run}, without --fresh"
+    assert lines[0].endswith(f"(stopped; to resume it, {resume})")
 
 
 def test_a_finished_run_given_again_does_nothing_new(finished: PretrainResult, data_folder: Path) -> None:

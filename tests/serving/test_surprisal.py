@@ -113,7 +113,7 @@ def test_on_the_command_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "matte" in lines[0] and lines[1].startswith("  most surprising: ")
     assert main(["score", str(run), "--surprisal", "--json", text]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert list(printed) == ["text", "words", "offsets", "surprisals"]
+    assert list(printed) == ["text", "words", "offsets", "surprisals", "unknown"]
     assert printed["words"] == ["The", "cat", "sat", "on", "the", "matte", "."]
     out = tmp_path / "out.jsonl"
     assert main(["score", str(run), "--surprisal", "--json", text, "--output", str(out)]) == 0

@@ -10,7 +10,7 @@ from electra import durable
 from electra.config import load_config, to_toml
 from electra.errors import CheckpointError
 from electra.pretraining.config import PretrainConfig
-from electra.training.run_folder import open_run, require_same_config
+from electra.training.run_folder import RunFolder, check_out_folder, open_run, require_same_config
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,13 @@ def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(CheckpointError, match=r"not empty and is not a run \(it has thesis\.tex\)"):
         open_run(tmp_path, fresh=False)
+
+
+@pytest.mark.parametrize("below", ["", "run", "a/run"])
+def test_a_file_and_a_path_below_one_are_refused(tmp_path: Path, below: str) -> None:
+    (file := tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(CheckpointError, match=f"^{file} is a file; give another --out"):
+        check_out_folder(RunFolder(file / below))
 
 
 def test_a_folder_without_permission_to_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,25 @@ def test_a_run_is_planned_to_end_before_its_deadline(
     assert "the deadline" not in caplog.text
 
 
+def test_the_last_evaluation_is_planned_once_before_a_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(module.time, "perf_counter", clock)
+
+    def evaluate(examples: int) -> dict[str, float]:
+        clock.now += examples
+        return healthy(examples)
+
+    _, outcome = train(
+        tmp_path / "run", TrainConfig(minutes=1e3, deadline=15.0), micro_batches=clock.micro_batches,
+        deadline=Deadline(15.0, clock=clock), warmup_steps=20, evaluate=evaluate,
+        evaluation=EvaluationConfig(examples=20, interim_examples=5),
+    )  # fmt: skip
+    assert outcome.step == outcome.steps == 80, "900 s less 30 for the export, 50 for ten evaluations, and 20"
+    assert clock.now <= 900 - 30
+
+
 def test_the_checkpoint_of_the_last_step_before_a_deadline_says_that_the_run_is_finished(tmp_path: Path) -> None:
     clock, every_step = FakeClock(), CheckpointConfig(every=1)
     config = TrainConfig(steps=1000, deadline=10.0)

@@ -104,7 +104,7 @@ def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
     """Export a model, unless it is a folder to upload as it is, and upload it."""
     from electra.errors import ConfigError
     from electra.export.included_models import model_path
-    from electra.export.loading import AVERAGED, find_masked_lm, find_model, is_model_folder
+    from electra.export.loading import EXPORTED, find_model, is_model_folder
     from electra.export.push import check_repository, push_folder
 
     check_repository(repository)  # before the export, which takes time
@@ -114,12 +114,12 @@ def _export_and_push(config: ExportConfig, repository: str) -> PushResult:
     is_run = any((path / "checkpoints").glob("step-*"))
     exported = _export(config) if is_run or config.to == "onnx" else None
     folder = find_model(path) if exported is None else exported.main_folder
-    if (beside := find_masked_lm(folder)) is not None:
-        averaged = beside.parent / AVERAGED
-        others = [path.name for path in (beside, averaged) if is_model_folder(path)]
+    folder = folder.resolve()
+    beside = [name for name in EXPORTED if name != folder.name and is_model_folder(folder.parent / name)]
+    if folder.name in EXPORTED and beside:
         logger.info(
-            "the upload is the %s alone, without the %s; to upload another folder of the export: electra export "
-            "FOLDER --push NAME", folder.resolve().name, " and the ".join(others),
+            "the upload is the folder %s alone, without %s beside it; to upload another folder: electra export "
+            "FOLDER --push NAME", folder.name, " and ".join(beside),
         )  # fmt: skip
     return PushResult(exported, push_folder(folder, repository, dry_run=config.dry_run))
 

@@ -45,8 +45,8 @@ class ScoreConfig:
     """Show each token of a word. Default: a word of several tokens is shown with the highest of their
     probabilities."""
     json: bool = False
-    """Print one JSON object per text: text, tokens, offsets (in characters) and probabilities; with
-    --calibrated also the calibration."""
+    """Print one JSON object per text: text, tokens, offsets (in characters), probabilities, and whether a token
+    continues a word and whether it is unknown (not in the vocabulary); with --calibrated also the calibration."""
     output: Path | None = None
     """File for the results, .jsonl with --json, else .txt or .tsv. Default: they are printed."""
     long: Literal["memory", "windows"] | None = None
@@ -70,7 +70,8 @@ class ScoreConfig:
     surprisal: bool = False
     """Score words by a masked language model (MODEL, or the one beside the discriminator), which reads the text
     with the word masked: its surprisal, -log p(word | other words), in nats. One pass is computed for each token
-    of a text, in place of one for all. With --json: text, words, offsets and surprisals."""
+    of a text, in place of one for all. With --json: text, words, offsets, surprisals, and whether a word has a
+    token that is not in the vocabulary."""
 
     def problems(self) -> Iterator[str]:
         if not self.texts and self.input is None:

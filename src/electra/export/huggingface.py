@@ -161,7 +161,8 @@ def refuse_other_files(folder: Path) -> None:
     if "config.json" in names:
         others = [] if "model_type" in read_json(folder / "config.json") else names
     else:
-        others = names if WEIGHTS not in names else [name for name in names if name not in FILES]
+        was_interrupted = not {WEIGHTS, FACTORS}.isdisjoint(names)  # these are written first
+        others = [name for name in names if name not in FILES] if was_interrupted else names
     if others:
         raise CheckpointError(
             f"{folder} is not empty and is no model (it has {', '.join(sorted(others)[:3])}); give a new folder"

@@ -18,6 +18,8 @@ MODEL_KINDS = "a run, an export, the output of a fine-tuning, a Hugging Face fol
 """What a MODEL can be, besides the name of an included model."""
 AVERAGED = "averaged"
 """The folder in a run's export with the average of the trained network and the one that it was continued from."""
+EXPORTED = ("discriminator", "encoder", "generator", AVERAGED)
+"""The folders of models that a run's export can have."""
 _FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 
 

@@ -266,7 +266,8 @@ def _cards(
 ) -> dict[CardKind, str]:
     """The model cards of the run and of its networks."""
     environment = read_json(run_folder.environment, optional=True)
-    kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator", "encoder", "averaged")
+    kinds: tuple[CardKind, ...] = ("run", "discriminator", "generator", "encoder")
+    kinds += ("averaged",) if config.init.average else ()
     return {
         kind: model_card(
             kind,

@@ -238,7 +238,7 @@ class PretrainResult:
         for name, value in self.outcome.evaluation.items():
             if name.startswith("eval/"):
                 table.add_row(metric_label(name), f"{value:.4f}")
-        stopped = " (stopped; to resume it, give the same command, without --fresh)"
+        stopped = f" (stopped; to resume it, give the same command with --out {self.run}, without --fresh)"
         lines = [
             f"run: {self.run}{stopped if self.outcome.stopped_by else ''}",
             *([str(self.exported)] if self.exported else []),

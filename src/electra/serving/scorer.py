@@ -75,11 +75,12 @@ class ScoredText:
         return float(self.log_probabilities.sum())
 
     def probability_fields(self) -> dict[str, Any]:
-        """Tokens, offsets and probabilities for JSON."""
+        """Tokens, offsets, probabilities, and what is known of each token, for JSON."""
         return {
             "tokens": self.tokens,
             "offsets": self.offsets,
             "probabilities": round_values(self.probabilities),
+            **self._token_fields(),
         }
 
     def likelihood_fields(self) -> dict[str, Any]:
@@ -89,7 +90,12 @@ class ScoredText:
             "offsets": self.offsets,
             "log_probabilities": round_values(self.log_probabilities),
             "pseudo_log_likelihood": round(self.pseudo_log_likelihood, DIGITS) + 0.0,
+            **self._token_fields(),
         }
+
+    def _token_fields(self) -> dict[str, Any]:
+        """Whether each token continues the word of the one before, and whether it is not in the vocabulary."""
+        return {"continues": self.continues, "unknown": list(self.unknown) or [False] * len(self.tokens)}
 
     def __rich__(self) -> Text:
         return self.render()

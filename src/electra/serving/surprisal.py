@@ -65,8 +65,13 @@ class SurprisalText:
     unknown_count: int
 
     def fields(self) -> dict[str, Any]:
-        """Words, offsets and surprisals for JSON."""
-        return {"words": self.words, "offsets": self.offsets, "surprisals": round_values(self.surprisals)}
+        """Words, offsets, surprisals, and whether each word has an unknown token, for JSON."""
+        return {
+            "words": self.words,
+            "offsets": self.offsets,
+            "surprisals": round_values(self.surprisals),
+            "unknown": list(self.unknown),
+        }
 
     def __rich__(self) -> Text:
         return self.render()

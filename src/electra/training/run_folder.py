@@ -129,9 +129,9 @@ def check_out_folder(run: RunFolder) -> None:
         CheckpointError: it is a file, or a folder with something else, or there is no permission to write.
     """
     path = run.path
-    if path.exists() and not path.is_dir():
-        raise CheckpointError(f"{path} is a file; give another --out")
-    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    existing = next(above for above in (path, *path.absolute().parents) if above.exists())
+    if not existing.is_dir():
+        raise CheckpointError(f"{existing} is a file; give another --out")
     if not os.access(existing, os.W_OK):
         raise CheckpointError(f"{existing}: there is no permission to write here; give another --out")
     if path.is_dir() and not run.config.exists():

@@ -203,7 +203,7 @@ class Trainer:
         config, progress = self.config, self.progress
         assert config.train.minutes is not None
         spent = progress.seconds + progress.evaluation_seconds
-        budget = min(60.0 * config.train.minutes, spent + self._seconds_before_deadline())
+        budget = min(60.0 * config.train.minutes, spent + self.context.deadline.seconds_left(0.0))
         # One evaluation before the first step and one after every tenth of the run. The last one may be larger.
         estimate = broadcast_object(
             estimate_steps(

@@ -52,9 +52,7 @@ class Handlers:
         assert model.scorer is not None
         electric = scores_of(model.scorer.objective) == "energy"
         fields = ScoredText.likelihood_fields if electric else ScoredText.probability_fields
-        results: list[Any] = [
-            {**fields(one), "continues": one.continues, "unknown": one.unknown} for one in scored
-        ]
+        results: list[Any] = [fields(one) for one in scored]
         return {"model": model.name, "objective": model.scorer.objective, "results": results}
 
     async def rescore(self, request: TextsRequest) -> RescoreResponse:
