@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from electra.analysis.logistic_effects import Factor, fit_effects
+from electra.analysis.logistic_effects import Z_95, Factor, fit_effects
 
 TRUE = {"tag": np.array([-0.8, 0.0, 0.9]), "place": np.array([0.5, -0.5])}
 
@@ -58,6 +58,23 @@ def test_dependent_tokens_widen_the_interval() -> None:
     assert single is not None and repeated is not None
     for one, same in zip(single["kind"], repeated["kind"], strict=True):
         assert same.high - same.low == pytest.approx(one.high - one.low, rel=0.1)
+
+
+def test_intervals_of_few_sentences_are_corrected() -> None:
+    """The sandwich covariance of three sentences, by its formula; the factor 3 / 2 is the correction."""
+    error_N = np.array([0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1, 0], bool)
+    level_N, sentence_N = np.arange(12) // 2 % 2, np.repeat([4, 7, 9], 4)
+    x_NK = np.stack([level_N == 0, level_N == 1, np.ones(12)], 1).astype(float)
+    model = LogisticRegression(C=1, solver="newton-cholesky", max_iter=200).fit(x_NK[:, :2], error_N)
+    p_N = model.predict_proba(x_NK[:, :2])[:, 1]
+    bread = np.linalg.inv((x_NK.T * p_N * (1 - p_N)) @ x_NK + np.diag([1, 1, 0]))
+    sums_SK = [((error_N - p_N)[:, None] * x_NK)[sentence_N == sentence].sum(0) for sentence in (4, 7, 9)]
+    covariance = 3 / 2 * bread @ sum(np.outer(one, one) for one in sums_SK) @ bread
+    contrast = np.array([0.5, -0.5, 0])  # of either level with the mean of both
+    error = np.sqrt(contrast @ covariance @ contrast)
+    actual = fit_effects(error_N, [Factor("kind", ("a", "b"), level_N)], sentence_N)
+    assert actual is not None
+    assert [one.high - one.value for one in actual["kind"]] == pytest.approx([Z_95 * error] * 2)
 
 
 def test_a_level_without_an_error_has_a_finite_effect() -> None:

@@ -1,8 +1,11 @@
 """Nearest neighbors, compared with a plain loop."""
 
 import numpy as np
+import pytest
 
-from electra.analysis.neighbors import distinct_names, nearest_neighbors, overlap
+from electra.analysis.annotated_text import AnnotatedSentence
+from electra.analysis.neighbors import compare_neighbors, distinct_names, nearest_neighbors, overlap
+from electra.analysis.paired_states import PairedStates
 
 
 def test_the_nearest_by_cosine_without_excluded_states() -> None:
@@ -30,3 +33,13 @@ def test_the_overlap_of_two_lists() -> None:
 
 def test_distinct_names() -> None:
     assert distinct_names([4, 0, 1, 2, 3], ["a", "b", "a", "c", "b"], count=2) == ["b", "a"]
+
+
+def test_chance_is_that_among_other_words() -> None:
+    """The word that occurs five times has five candidates, and each of the other words has nine."""
+    sentences = [AnnotatedSentence(("the", word)) for word in ("fox", "river", "boat", "clock", "town")]
+    states = np.random.default_rng(0).normal(size=(2, 2, 10, 4)).astype(np.float32)
+    pair = PairedStates(sentences, np.ones(10, bool), (states[0], states[1]), (0, 0))
+    actual = compare_neighbors(pair, k=2, resamples=10, seed=0)
+    assert actual["chance"] == pytest.approx((5 * 2 / 5 + 5 * 2 / 9) / 10)
+    assert actual["chance_of_sentences"] == pytest.approx(2 / 4)

@@ -131,6 +131,7 @@ def test_fitting_uses_only_the_training_utterances() -> None:
     there_U = np.arange(40) < 20
     before = fit_weights(table, table.likelihoods(values), there_U)
     table.errors_UH[20:] = 99.0
+    table.scores_UH[20:] *= 1000
     changed = table.likelihoods(values)
     changed[20:] *= -5
     assert fit_weights(table, changed, there_U) == before and before.weight > 0

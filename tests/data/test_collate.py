@@ -199,3 +199,19 @@ def test_half_of_the_pairs_are_changed(split: Split, kind: Literal["next", "orde
             assert any(tuple(other) == segment[: len(other)] for segment in elsewhere)
     again = collate(examples, every[5:9], special=SPECIAL, seed=9, trim=False, seeds=seeds[5:9], sentences=kind)
     assert torch.equal(again.input_ids_BL, actual.input_ids_BL[5:9]), "whatever batch a row is in"
+
+
+def test_a_random_second_segment_is_the_last_segment_of_a_row(tmp_path: Path) -> None:
+    """All rows have two segments of ten tokens, and every token occurs once."""
+    (tokens := np.arange(5, 4005, dtype="<u2")).tofile(tmp_path / "tokens")
+    ends = np.arange(10, 4001, 10)
+    shard = Shard("a", np.memmap(tmp_path / "tokens", "<u2", mode="r"), ends, np.arange(2, 401, 2), None)
+    examples = ExampleSet(Split([shard]), replace(CONFIG, one_segment_share=0.0, short_share=0.0), seed=0)
+    every = np.arange(len(examples))
+    assert len(every) == 200 and set(examples.segment_counts) == {2}
+    seeds = Sampler(seed=3, batch_size=200, examples=200).seeds(0)
+    batch = collate(examples, every, special=SPECIAL, seed=0, trim=False, seeds=seeds, sentences="next")
+    assert batch.sentences_B is not None
+    changed = [both(ids)[1] for ids in batch.input_ids_BL[batch.sentences_B == 1].tolist()]
+    seconds = {tuple(segment) for segment in tokens.reshape(200, 2, 10)[:, 1].tolist()}
+    assert len(changed) > 60 and {tuple(segment) for segment in changed} <= seconds

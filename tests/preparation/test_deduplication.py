@@ -35,3 +35,15 @@ def test_duplicates_are_estimated_in_bounded_memory(monkeypatch: pytest.MonkeyPa
         counter.add(document_hash(str(i)))
     assert len(counter.counts) <= 1000 and counter.modulus >= 16
     assert counter.share == pytest.approx(0.2, abs=0.05)
+
+
+def test_a_counter_continues_from_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DuplicateCounter, "LIMIT", 8)
+    whole = DuplicateCounter()
+    for i in range(100):
+        whole.add(document_hash(str(i)))
+    resumed = DuplicateCounter((whole.modulus, whole.counts))
+    for i in range(50, 150):
+        for counter in (whole, resumed):
+            counter.add(document_hash(str(i)))
+        assert (resumed.modulus, resumed.counts) == (whole.modulus, whole.counts)

@@ -162,7 +162,7 @@ def test_a_mixture_is_sampled_by_weight_and_resumes(parts: list[Path], tmp_path:
 
 def test_counts_follow_the_weights_and_shares_the_sizes(data_folder: Path, tmp_path: Path) -> None:
     folders = []
-    for name, text in (("fox", "a fox 字 \n" * 300), ("river", "the river\n" * 100)):
+    for name, text in (("fox", "a fox 字 \n" * 300), ("river", "the river\n\n" * 100)):
         (file := tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
         folders.append(tmp_path / name)
         prepare(PrepareConfig((str(file),), folders[-1], tokenizer=data_folder / "tokenizer.json", workers=1))
@@ -179,6 +179,8 @@ def test_counts_follow_the_weights_and_shares_the_sizes(data_folder: Path, tmp_p
     assert each[0]["unknown_share"] > 0.2 and each[1]["unknown_share"] == 0
     statistics = mixture.manifest["statistics"]
     assert statistics["unknown_share"] * statistics["tokens"] == pytest.approx(unknown)
+    assert [(one["documents"], one["duplicate_share"]) for one in each] == [(1, 0), (100, 0.99)]
+    assert statistics["duplicate_share"] == pytest.approx(99 / 101), "of documents, not of tokens"
 
 
 @pytest.mark.parametrize(

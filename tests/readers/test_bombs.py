@@ -65,6 +65,12 @@ def test_a_row_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         list(read_records(path))
 
 
+def test_the_limit_of_a_row_is_not_that_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv, "MAX_ROW", 1000)
+    (tmp_path / "a.csv").write_text("text,label\n" + f'"{"x" * 50}",1\n' * 100)
+    assert [row for _, row in read_records(tmp_path / "a.csv")] == [{"text": "x" * 50, "label": "1"}] * 100
+
+
 def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:
     """The head of a frame of zstandard says how much memory its reader needs."""
     frame = bytes.fromhex("28b52ffd") + bytes([0x00, 0xA8]) + b"\x01\x00\x00"  # a window of 2 GiB

@@ -63,6 +63,12 @@ def test_quotation_marks_are_text_if_every_line_of_a_tab_table_is_a_row(tmp_path
     assert [line for line, _ in read_records(tmp_path / "a.tsv")] == [2, 3, 4, 5]
 
 
+def test_a_quoted_field_of_a_tab_table_may_have_tabs(tmp_path: Path) -> None:
+    """Then lines are not rows, and all of the table is read by the rules of CSV."""
+    (tmp_path / "a.tsv").write_text('a\tb\n"x\ty"\tz\n')
+    assert [row for _, row in read_records(tmp_path / "a.tsv")] == [{"a": "x\ty", "b": "z"}]
+
+
 def test_columns_without_a_name_may_be_several(tmp_path: Path) -> None:
     """Spreadsheets write them at the end of a row."""
     (tmp_path / "a.csv").write_text("text,label,,\none,1,,\n")

@@ -13,7 +13,7 @@ from electra.errors import CheckpointError
 from electra.reports.sections import build_sections
 from electra.reports.study import archive_study, read_study
 from electra.reports.study_figure import study_figure
-from electra.reports.study_results import t_interval
+from electra.reports.study_results import run_score, t_interval
 
 ARCHIVES = sorted(path.parent for path in (Path(__file__).parents[2] / "docs/studies").glob("*/runs.jsonl"))
 
@@ -52,6 +52,11 @@ def test_the_interval_is_that_of_a_paired_t_test() -> None:
     low, high = t_interval([a - b for a, b in zip(first, second, strict=True)])
     expected = ttest_rel(first, second).confidence_interval(0.95)
     assert (low, high) == pytest.approx((expected.low, expected.high))
+
+
+def test_the_score_of_a_run_is_the_median_of_its_fine_tunings() -> None:
+    """A fine-tuning that fails is an outlier."""
+    assert run_score({"tasks": {"a": {"values": [0.1, 0.8, 0.9]}}}, "a") == pytest.approx(80)
 
 
 def test_arms_without_a_place_on_the_axis_are_lines_of_different_colors(tmp_path: Path) -> None:

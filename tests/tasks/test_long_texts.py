@@ -85,6 +85,14 @@ def test_windows_hold_every_token_in_its_segment(tokenizer: Tokenizer) -> None:
         assert segments == batch.segment_ids_BL[text, 1 : length - 1].tolist()
 
 
+def test_a_window_that_ends_with_the_first_text_of_a_pair_has_its_segment(tokenizer: Tokenizer) -> None:
+    pair = TextExample(" ".join(["ferry"] * (ROOM - 1)), " ".join(["noon"] * ROOM))
+    windows = split_into_windows(
+        collate(LABELS.encode([pair], InputSpec(tokenizer, 500)), np.array([0]), pad=0), WINDOW
+    )
+    assert windows.segment_ids_KW.tolist() == [[0] * WINDOW, [0] + [1] * (WINDOW - 1)]
+
+
 @pytest.mark.parametrize("kind", ["learnt", "both", "left"])
 def test_windows_have_the_mean_of_their_states(kind: str, rows: Rows) -> None:
     inside = encoder() if kind == "learnt" else relative(kind)

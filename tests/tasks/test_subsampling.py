@@ -6,7 +6,7 @@ import pytest
 
 from electra.errors import DataError
 from electra.tasks.conll import Sentence
-from electra.tasks.subsampling import stratified_split, subsample
+from electra.tasks.subsampling import stratified_split, stratify, subsample
 from electra.tasks.texts import TextExample
 
 LABELED = [TextExample(f"text {i}", None, 0 if i % 4 else 1) for i in range(200)]
@@ -81,3 +81,8 @@ def test_rare_sets_of_labels_do_not_enlarge_a_part() -> None:
     often = [TextExample(f"more {i}", None, (0,)) for i in range(100)]
     actual = subsample([*rare, *often], fraction=0.1, shots=0, seed=0)
     assert len(actual) == 20 and counts(actual)[(0,)] == 10
+
+
+def test_a_set_of_labels_of_which_the_share_is_one_is_a_group() -> None:
+    assert Counter(stratify([(0, 1)] * 10 + [(0,)] * 90, 0.1)) == {"(0, 1)": 10, "(0,)": 90}
+    assert Counter(stratify([(0, 1)] * 9 + [(0,)] * 91, 0.1)) == {"": 9, "(0,)": 91}

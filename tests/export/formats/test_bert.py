@@ -211,6 +211,26 @@ def test_a_masked_language_model_is_exported_with_its_model_type(
         assert sum(p.numel() for p in back.encoder.parameters()) == sum(p.numel() for p in encoder.parameters())
 
 
+def test_parity_compares_the_head_for_pairs(tokenizer_json: Path, tmp_path: Path) -> None:
+    config = make_encoder_config(
+        layers=1, hidden_size=32, embedding_size=32, feed_forward_size=48, heads=4, max_positions=40,
+        vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)),
+    )  # fmt: skip
+    encoder, head, pairs = BertEncoder(config), MaskedLanguageModelHead(config), SentencePairHead(config)
+    huggingface.save(
+        tmp_path,
+        encoder=encoder,
+        head=head,
+        tokenizer_json=tokenizer_json,
+        card="",
+        model_type="bert",
+        pairs=pairs,
+    )
+    with torch.no_grad():
+        pairs.prediction.bias += 0.1
+    assert parity(tmp_path, encoder, head, *inputs(2).values(), pairs=pairs) == pytest.approx(0.1, abs=1e-5)
+
+
 @pytest.mark.parametrize("sharing", ["all", "attention", "feed-forward"])
 def test_shared_weights_are_shared_after_loading(tokenizer_json: Path, tmp_path: Path, sharing: Any) -> None:
     """Also if the model type stores copies for each block, but not if the copies differ."""

@@ -112,6 +112,18 @@ def test_a_pipeline_of_transformers_marks_replaced_tokens(
         assert token["score"] == pytest.approx(max(probability, 1 - probability), abs=1e-5)
 
 
+def test_a_config_that_says_nothing_of_biases_has_none(
+    tokenizer_json: Path, tmp_path: Path, config: ModernBertConfig
+) -> None:
+    encoder, head = build(config, MaskedLanguageModelHead)
+    huggingface.save(tmp_path, encoder=encoder, head=head, tokenizer_json=tokenizer_json, card="")
+    fields = json.loads((tmp_path / "config.json").read_text())
+    for name in ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"):
+        assert fields.pop(name) is False
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert same(huggingface.load(tmp_path).encoder, encoder)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["ModernBertModel", "ModernBertForMaskedLM"])
 def test_a_folder_of_transformers_is_read(
