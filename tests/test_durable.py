@@ -34,26 +34,30 @@ def test_a_written_file_survives_a_power_failure(tmp_path: Path) -> None:
     assert survived(tmp_path, act, check) == 6
 
 
-def test_a_file_that_is_not_synced_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("synced", [(), ("file",)], ids=["never", "after it has its name"])
+def test_a_file_that_is_not_synced_in_time_is_lost(tmp_path: Path, synced: tuple[str, ...]) -> None:
     """The simulated disk does lose files."""
 
     def careless(folder: Path) -> None:
         (folder / "partial").write_text("content")
         (folder / "partial").rename(folder / "file")
+        for name in synced:
+            durable.flush(folder / name)
         durable.flush(folder)
 
     with pytest.raises(AssertionError):
         survived(tmp_path, careless, lambda folder: _whole(folder / "file"))
 
 
-def test_a_name_whose_folder_is_not_synced_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("keep_names", "name"), [(False, "partial"), (True, "file")])
+def test_a_name_whose_folder_is_not_synced_can_be_lost(tmp_path: Path, keep_names: bool, name: str) -> None:
     (tmp_path / "partial").write_text("content")
     with pytest.MonkeyPatch.context() as patch:
         disk = Disk(tmp_path, patch)
         durable.flush(tmp_path / "partial")
         (tmp_path / "partial").rename(tmp_path / "file")
-    disk.fail()
-    assert [path.name for path in tmp_path.iterdir()] == ["partial"]
+    disk.fail(keep_names=keep_names)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Rows of several documents."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -65,6 +67,11 @@ def test_only_documents_longer_than_a_row_are_cut() -> None:
 def test_long_documents_are_placed_first() -> None:
     rows = spans_by_row(packed([5, 5, 15, 15]))  # with [CLS] and [SEP] 7, 7, 17 and 17
     assert [[count for _, count in row] for row in rows] == [[5, 15], [5, 15]]
+
+
+def test_a_document_of_one_token_fills_a_row() -> None:
+    (row,) = spans_by_row(packed([11, 1], replace(CONFIG, sequence_length=16)))  # 13 + 3 with [CLS] and [SEP]
+    assert row == [(0, 11), (11, 1)]
 
 
 def test_the_rows_of_a_document_are_in_its_order() -> None:

@@ -20,9 +20,11 @@ from electra.errors import ConfigError
 from electra.export.loading import load_pretrained
 from electra.finetuning.compare import compare_finetunings
 from electra.finetuning.config import load_task_config
+from electra.finetuning.evaluator import DevEvaluator
 from electra.finetuning.results import FinetuneResult
 from electra.finetuning.setup import build_setup
 from electra.tasks.subsampling import subsample
+from electra.training.run_folder import RunFolder
 
 Breaks = Callable[[int, Callable[[], None]], None]
 
@@ -131,6 +133,23 @@ def test_the_last_or_the_best_weights_are_kept(model: str, hopeless: Path, tmp_p
         assert len(values) == 36 and result.values("spearman") == pytest.approx([wanted(values)])
         assert predict_dev(out, hopeless) == stored_predictions(out / "seed-0")
     assert max(values) > values[-1], "or the two cannot be told apart"
+
+
+@torch.no_grad()
+def test_of_equal_evaluations_the_first_weights_are_kept(model: str, easy: Path, tmp_path: Path) -> None:
+    setup = build_setup(
+        load_task_config(SETTINGS | {"model": model, "data.path": easy, "evaluation.keep": "best"})
+    )
+    network, run = setup.build_model(0), RunFolder(tmp_path)
+    run.metrics.touch()
+    evaluator, row_E = DevEvaluator(setup, network, run), network.encoder.token_table.weight[setup.pad]
+    row_E.fill_(1)
+    first = evaluator.evaluate(0)
+    run.metrics.write_text(json.dumps({"step": 1, **first}))
+    row_E.fill_(2)
+    assert evaluator.evaluate(0) == first, "a row that no text reads changes nothing"
+    evaluator.final_outputs()
+    assert (row_E == 1).all()
 
 
 def test_patience_stops_a_run(model: str, hopeless: Path, tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from electra.cli import main
 from electra.finetuning.config import load_task_config
-from electra.finetuning.setup import build_setup, micro_batches
+from electra.finetuning.setup import build_setup, fingerprint, micro_batches
+from electra.tasks.base import Rows
 
 SETTINGS = {"kind": "classification", "train.precision": "float32", "train.device": "cpu", "train.epochs": 1}
 
@@ -113,6 +115,33 @@ def test_each_seed_has_its_own_order(small_model: str, data: Path) -> None:
         (batch,) = micro_batches(config, rows, 0, pad=setup.pad, device=setup.device)
         orders.append(batch.targets["answer"].tolist())
     assert orders[0] == orders[1] != orders[2]
+
+
+def test_each_micro_batch_has_a_seed_of_its_own(small_model: str, data: Path) -> None:
+    sizes = {"train.batch_size": 16, "train.micro_batch_size": 4}
+    setup = build_setup(load_task_config({**SETTINGS, **sizes, "model": small_model, "data.path": data}))
+    seeds = [
+        batch.seed
+        for step in (0, 1)
+        for batch in micro_batches(setup.config, setup.rows["train"], step, pad=setup.pad, device=setup.device)
+    ]
+    assert len(seeds) == len(set(seeds)) == 8
+
+
+@pytest.mark.parametrize("changed", ["starts", "ids", "target", "token target"])
+def test_a_fingerprint_covers_all_that_the_network_sees(changed: str) -> None:
+    def rows() -> Rows:
+        starts, places = np.array([0, 3, 6]), np.arange(2)
+        targets, labels = {"answer": np.array([1, 0])}, {"labels": np.array([0, 1, 2, 0, 0, 1])}
+        return Rows(np.arange(6, dtype=np.int32), starts, places, places, targets, labels)
+
+    other = rows()
+    values = {
+        "starts": other.starts, "ids": other.ids, "target": other.targets["answer"],
+        "token target": other.token_targets["labels"],
+    }  # fmt: skip
+    values[changed][1] += 1
+    assert fingerprint(rows()) == fingerprint(rows()) != fingerprint(other)
 
 
 def test_a_seed_does_not_train_the_encoder_of_the_next(small_model: str, data: Path) -> None:

@@ -1,7 +1,8 @@
 """Simulated power failures: what a folder contains after the power failed between two calls.
 
-A file whose content was not synced since it last changed comes back with half of what is new, and a name that was
-given without its folder having been synced is as it was before. (Real disks forget less.)
+A file whose content was not synced since it last changed comes back with half of what is new. A name that was
+given without its folder having been synced is as it was before, or has reached the disk, maybe before the content.
+(Real disks forget less.)
 """
 
 import contextlib
@@ -31,10 +32,15 @@ class Disk:
         for name in ("unlink", "rmdir"):
             patch.setattr(os, name, self._ticking(getattr(os, name)))
 
-    def fail(self) -> None:
-        """Return what is left of the folder."""
-        for _, undo in reversed(self.names):
-            undo()
+    def fail(self, *, keep_names: bool) -> None:
+        """Leave in the folder what a power failure would.
+
+        Args:
+            keep_names: new names have reached the disk, also those in folders that were not synced.
+        """
+        if not keep_names:
+            for _, undo in reversed(self.names):
+                undo()
         for path in self.folder.rglob("*"):
             if not path.is_file() or (synced := self.synced.get(path.stat().st_ino, (0, 0))) == self.state(path):
                 continue
@@ -86,23 +92,28 @@ def survived(
 ) -> int:
     """Let the power fail at each of the calls that `act` makes in a folder, and return their number.
 
+    It fails there twice: new names in folders that were not synced are lost, or have reached the disk.
+
     Args:
         check: raises if what is left, or what becomes of it when it goes on, is not as it should be.
         before: a folder that it begins with a copy of.
     """
     number = 0
     while True:
-        folder = tmp_path / f"power-{number}"
-        shutil.copytree(before, folder) if before else folder.mkdir()
-        with pytest.MonkeyPatch.context() as patch:
-            disk = Disk(folder, patch, fails_at=number)
-            with contextlib.suppress(PowerLoss):
-                act(folder)
-        disk.fail()
-        for lock in folder.rglob("taken.json"):  # its process is this one, which would be gone
-            lock.unlink()
-        check(folder)
-        shutil.rmtree(folder)
+        for keep_names in (False, True):
+            folder = tmp_path / f"power-{number}-{keep_names}"
+            shutil.copytree(before, folder) if before else folder.mkdir()
+            with pytest.MonkeyPatch.context() as patch:
+                disk = Disk(folder, patch, fails_at=number)
+                with contextlib.suppress(PowerLoss):
+                    act(folder)
+            disk.fail(keep_names=keep_names)
+            for lock in folder.rglob("taken.json"):  # its process is this one, which would be gone
+                lock.unlink()
+            check(folder)
+            shutil.rmtree(folder)
+            if not disk.names:  # nothing else can be left
+                break
         if disk.calls < number:
             return disk.calls
         number += 1

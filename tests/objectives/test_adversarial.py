@@ -137,6 +137,16 @@ def test_gumbel_reverses_the_gradient_of_the_discriminators_loss(adversary: str)
     the_same(found, expected)
 
 
+@pytest.mark.parametrize("adversary", ["gumbel", "gumbel-straight"])
+def test_held_out_samples_do_not_depend_on_the_temperature(adversary: str) -> None:
+    figures = []
+    for temperature in (0.1, 2.0):
+        ours = objective(adversary=adversary, temperature=temperature)
+        figures.append(ours.evaluate([(batch(), batch())]))
+        assert ours.generator is not None and ours.generator.sampling.temperature == temperature
+    assert figures[0] == figures[1]
+
+
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [

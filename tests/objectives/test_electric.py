@@ -107,3 +107,13 @@ def test_it_learns_and_its_metrics_are_finite(electric: Electric) -> None:
     figures = electric.evaluate([(rows[0], rows[1])])
     assert {"eval/masked_lm_accuracy", "eval/discriminator_auc", "eval/unigram_auc"} <= figures.keys()
     assert math.isfinite(figures["eval/masked_lm_loss"])
+
+
+def test_evaluation_judges_its_samples_with_log_q(electric: Electric, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = batch([20, 14])
+
+    def log_odds(ids_BL: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return torch.where(ids_BL != one.input_ids_BL, 100.0, -100.0)
+
+    monkeypatch.setattr(electric, "_noise_log_odds", log_odds)
+    assert electric.evaluate([(one, batch([18, 20]))])["eval/discriminator_auc"] == 1

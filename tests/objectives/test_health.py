@@ -82,6 +82,15 @@ def test_a_rise_that_is_small_or_small_in_proportion_is_no_spike(usual: float, n
     assert [f.name for f in monitor.check_report(report(11, loss=usual + 2))] == ["loss spike"]
 
 
+@pytest.mark.parametrize(("name", "expected"), [("discriminator_loss", []), ("generator_loss", ["loss spike"])])
+def test_the_loss_of_another_stage_is_no_spike(name: str, expected: list[str]) -> None:
+    monitor = HealthMonitor()
+    for step in range(10):
+        assert monitor.check_report(report(step) | {"generator_loss": 5.0}) == []
+    findings = monitor.check_report(report(10, loss=30.0) | {name: 30.0})
+    assert [finding.name for finding in findings] == expected
+
+
 def test_falling_speed() -> None:
     monitor = HealthMonitor()
     for step in range(10):

@@ -79,6 +79,13 @@ def test_micro_batches_have_the_rows_and_the_masks_of_the_batch(data_folder: Pat
     assert torch.equal(torch.cat([part.lengths_B for part in parts]), whole.lengths_B)
 
 
+def test_each_micro_batch_has_a_seed_of_its_own(data_folder: Path, tmp_path: Path) -> None:
+    settings = config(data_folder, tmp_path, "train.steps=2", "train.micro_batch_size=2")
+    batches = build_batches(settings, TokenData.open(data_folder), CPU)
+    seeds = [batch.seed for step in (0, 1) for batch in batches.micro_batches(step)]
+    assert len(seeds) == len(set(seeds)) == 8
+
+
 def test_the_seed_decides_the_first_weights(data_folder: Path, tmp_path: Path) -> None:
     data = TokenData.open(data_folder)
     first, again, other = (

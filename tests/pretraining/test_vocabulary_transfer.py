@@ -8,6 +8,8 @@ import pytest
 import torch
 from tests.pretraining.test_warm_start import SMALL, config
 from tokenizers import Tokenizer
+from torch import nn
+from torch.nn import functional as F
 
 from electra.config import load_config
 from electra.data.shards import TokenData
@@ -148,6 +150,23 @@ def test_fresh_rows_look_like_the_old_ones_and_depend_on_the_seed(first: Path, o
     special = special_tokens(new).ids, special_tokens(old.tokenizer).ids
     assert torch.equal(one[list(special[0])], table_VE[list(special[1])])
     assert one.std().item() == pytest.approx(table_VE.std().item(), rel=0.1)
+
+
+def test_rows_behind_the_vocabulary_have_no_part(first: Path, other_data: Path) -> None:
+    new, adapted = Tokenizer.from_file(str(other_data / "tokenizer.json")), []
+    for padding in (0.0, 1e3):
+        pretrained = load_pretrained(first / "export" / "generator")
+        assert isinstance(pretrained.head, MaskedLanguageModelHead)
+        table_VE, bias_V = pretrained.encoder.token_table.weight.detach(), pretrained.head.bias.detach()
+        pretrained.encoder.embeddings.token = nn.Embedding.from_pretrained(
+            F.pad(table_VE, (0, 0, 0, 8), value=padding)
+        )
+        pretrained.head.bias = nn.Parameter(F.pad(bias_V, (0, 8), value=padding))
+        sources = find_sources(pretrained.tokenizer, new, fresh=True)
+        adapted.append(with_tokenizer(pretrained, new, sources, seed=3))
+    one, other = adapted
+    assert torch.equal(one.encoder.token_table.weight, other.encoder.token_table.weight)
+    assert torch.equal(one.head.bias, other.head.bias)
 
 
 def test_a_run_with_another_vocabulary(

@@ -311,6 +311,12 @@ def test_a_run_whose_owner_died_is_taken_over(
     assert done == ["bert", "electra"]
 
 
+def test_a_level_is_reached_by_a_value_that_equals_it() -> None:
+    evaluations = [{"tokens": 100, "eval/unigram_auc": 0.5}, {"tokens": 200, "eval/unigram_auc": 0.75}]
+    assert runs._tokens_to(evaluations, "eval/unigram_auc", 0.75) == 200
+    assert runs._tokens_to(evaluations, "eval/unigram_auc", 0.76) is None
+
+
 def test_a_stopped_study_keeps_the_exit_code(
     study_file: Path, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

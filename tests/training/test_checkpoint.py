@@ -42,6 +42,17 @@ def test_the_latest_checkpoints_and_milestones_are_kept(tmp_path: Path) -> None:
     assert checkpoints.names() == ["step-00000020", "step-00000040", "step-00000050", "step-00000060"]
 
 
+def test_damaged_checkpoints_of_later_steps_do_not_count(tmp_path: Path) -> None:
+    for step in (10, 20, 40, 50):
+        path = save(Checkpoints(tmp_path, CheckpointConfig(keep=4)), step)
+        if step > 30:
+            (path / "model.safetensors").write_bytes(b"damaged")
+    save(checkpoints := Checkpoints(tmp_path, CheckpointConfig(keep=2)), 30)
+    latest = checkpoints.latest()
+    assert latest is not None and latest.state["step"] == 30
+    assert [name for name in checkpoints.names() if name < "step-00000040"] == ["step-00000020", "step-00000030"]
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "state.json", "config.toml"])
 def test_after_a_truncated_file_the_checkpoint_before_is_used(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture

@@ -32,6 +32,11 @@ def test_a_transformer_xl_memory_needs_bytes() -> None:
     assert memory_bytes(CONFIG, 16, at_once=16, length=128) == 0
 
 
+def test_a_memory_is_kept_for_all_rows_and_its_old_and_new_states_for_those_of_a_micro_batch() -> None:
+    config = replace(CONFIG, layers=2, hidden_size=4, memory_length=7)
+    assert memory_bytes(config, 3, at_once=2, length=5) == 4 * 2 * 4 * (3 * 7 + 2 * (7 + 5 + 7))
+
+
 @pytest.mark.parametrize("kind", ["bert", "modernbert", "deberta", "relative"])
 @pytest.mark.parametrize("p", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

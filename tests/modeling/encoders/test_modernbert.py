@@ -1,5 +1,6 @@
 """ModernBERT's encoder against transformers' class, with the same weights."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -119,6 +120,21 @@ def test_states_logits_and_gradients_equal_transformers(transformers_model: Any,
         assert (gradient - expected).abs().max() < 1e-11 * max(1.0, float(expected.abs().max())), name
         compared.add(f"model.{stored}")
     assert compared == {name for name in theirs if name.startswith("model.")}
+
+
+@pytest.mark.parametrize("layers", [1, 4])
+def test_deeper_networks_start_with_smaller_output_layers(layers: int) -> None:
+    states = []
+    for scaled in (False, True):
+        torch.manual_seed(0)
+        config = replace(CONFIG, layers=layers, depth_scaled_init=scaled)
+        states.append(ModernBertEncoder(config).state_dict())
+    plain, smaller = states
+    outputs = {name for name in plain if name.endswith(("attention.output.weight", "feed_forward.outer.weight"))}
+    assert len(outputs) == 2 * layers and plain.keys() == smaller.keys()
+    for name, weight in plain.items():
+        expected = weight / math.sqrt(2 * layers) if name in outputs else weight
+        assert torch.equal(smaller[name], expected), name
 
 
 @torch.no_grad()

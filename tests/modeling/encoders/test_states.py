@@ -1,5 +1,7 @@
 """Rows of several documents, against the same documents in rows of their own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.states import compute_states
-from electra.modeling.flops import Network, flops_per_token
+from electra.modeling.flops import Network, flops_per_token, training_flops
 from electra.modeling.kernels.documents import DocumentMask
 
 LENGTH = 64
@@ -124,3 +126,12 @@ def test_flops_of_packed_rows_are_those_that_torch_counts(name: str, selected: i
     network = Network.from_config(config, head="none", output_share=share, trained=False)
     counted = flops_per_token((("encoder", network),), tuple((size, rows) for size in lengths))
     assert counter.get_total_flops() / (rows * length) == pytest.approx(counted, rel=0.01)
+
+
+def test_rows_of_documents_of_one_length_are_packed() -> None:
+    network = Network(layers=2, hidden_size=16, heads=2, vocabulary_size=50, output_share=0.15)
+
+    def per_token(count: int) -> float:
+        return flops_per_token((("masked LM", network),), ((64, count),))
+
+    assert per_token(2) == training_flops({"masked LM": replace(network, packed=True)}, 64) / 64 > per_token(1)
