@@ -38,7 +38,15 @@ def test_few_examples_are_read_more_often_so_that_there_are_300_steps(examples: 
 
 @pytest.mark.parametrize(
     ("width", "rate", "decay"),
-    [(64, 3e-4, 0.8), (256, 3e-4, 0.8), (257, 1e-4, 0.8), (1023, 1e-4, 0.8), (1024, 5e-5, 0.9)],
+    [
+        (64, 1e-3, 0.8),
+        (128, 1e-3, 0.8),
+        (129, 3e-4, 0.8),
+        (256, 3e-4, 0.8),
+        (257, 1e-4, 0.8),
+        (1023, 1e-4, 0.8),
+        (1024, 5e-5, 0.9),
+    ],
 )
 def test_rate_and_decay_follow_the_width(width: int, rate: float, decay: float) -> None:
     optimizer = resolved(examples=815, width=width).optimizer

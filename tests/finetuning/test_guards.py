@@ -163,10 +163,10 @@ def test_a_new_or_changed_test_split_is_predicted(small_model: str, data: Path, 
     assert len(tune(small_model, data, out, seeds=3).seeds) == 3
 
 
-def test_small_models_have_the_learning_rate_of_the_paper(small_model: str, data: Path, tmp_path: Path) -> None:
+def test_narrow_models_have_a_learning_rate_of_their_own(small_model: str, data: Path, tmp_path: Path) -> None:
     tune(small_model, data, tmp_path / "out", **{"optimizer.learning_rate": 0.0})
     settings = load_config(FinetuneConfig, tmp_path / "out/config.toml").optimizer
-    assert (settings.learning_rate, settings.layer_decay, settings.weight_decay) == (3e-4, 0.8, 0.0)
+    assert (settings.learning_rate, settings.layer_decay, settings.weight_decay) == (1e-3, 0.8, 0.0)
 
 
 def test_a_resumed_run_keeps_its_precision(small_model: str, data: Path, tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ from electra.training.config import AdamWConfig, LoopConfig, OptimizerConfig, Tr
 LEAST_STEPS = 300
 """A run has so many epochs by default that it has this number of steps; with fewer, an encoder hardly learns a
 task."""
-SMALL, LARGE = 256, 1024
-"""Models up to, or from, these hidden sizes have the default settings of ELECTRA-Small, or of ELECTRA-Large."""
+NARROW, SMALL, LARGE = 128, 256, 1024
+"""Models up to, or from, these hidden sizes have default settings of their own. Those of the last two are the
+paper's for ELECTRA-Small and ELECTRA-Large; it has no narrower model (docs/results/fine-tuning.md)."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class FinetuneOptimizerConfig(AdamWConfig):
     """AdamW with linear warm-up and linear decay to 0 (paper, table 7)."""
 
     learning_rate: FloatOrDefault = 0.0
-    """Peak learning rate. 0: 3e-4, 1e-4 or 5e-5 for models as wide as ELECTRA-Small, -Base or -Large."""
+    """Peak learning rate. 0: 3e-4, 1e-4 or 5e-5 for models as wide as ELECTRA-Small, -Base or -Large, and 1e-3 up
+    to a width of 128."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay of matrices and embeddings. Biases and LayerNorms have none. The original code uses
     0.01."""
@@ -171,11 +173,11 @@ def resolve(
         raise ConfigError(
             f"data.max_length: {config.data.max_length}, but the model reads at most {longest} tokens"
         )
-    small, large = encoder.hidden_size <= SMALL, encoder.hidden_size >= LARGE
+    rate, decay = _default_rate_and_decay(encoder.hidden_size)
     optimizer = replace(
         config.optimizer,
-        learning_rate=config.optimizer.learning_rate or (3e-4 if small else 5e-5 if large else 1e-4),
-        layer_decay=config.optimizer.layer_decay or (0.9 if large else 0.8),
+        learning_rate=config.optimizer.learning_rate or rate,
+        layer_decay=config.optimizer.layer_decay or decay,
     )
     return replace(
         config,
@@ -183,6 +185,12 @@ def resolve(
         train=replace(config.train, epochs=config.train.epochs or _default_epochs(config, task, examples)),
         data=replace(config.data, max_length=min(config.data.max_length or max_length, longest)),
     )
+
+
+def _default_rate_and_decay(width: int) -> tuple[float, float]:
+    if width >= LARGE:
+        return 5e-5, 0.9
+    return 1e-3 if width <= NARROW else 3e-4 if width <= SMALL else 1e-4, 0.8
 
 
 def _default_epochs(config: FinetuneConfig, task: Task, examples: int) -> float:
