@@ -44,7 +44,7 @@ def rows(folder: Path, count: int = 6) -> list[list[int]]:
 def test_ranges_and_distances_fit_a_row() -> None:
     assert [*position_ranges(300)] == [(0, 128), (128, 256), (256, 300)]
     assert usable_distances(510) == [16, 32, 64, 128, 256] and usable_distances(20) == [16]
-    for length in (20, 64, 510):
+    for length in (20, 65, 510):
         needles = sample_needles([[1] * length], np.arange(5, 50), count=200, seed=0)
         assert min(needle.position for needle in needles) >= max(usable_distances(length))
         assert max(needle.position for needle in needles) == length - 1

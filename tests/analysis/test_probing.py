@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from electra.analysis.probing import (
     LOGISTIC_C,
+    MIN_WORDS,
     RIDGE_ALPHAS,
     Probe,
     bootstrap_difference,
@@ -72,6 +73,8 @@ def test_short_sentences_and_unlabeled_words_do_not_count() -> None:
     assert actual.counts_S.sum() == ((unknown >= 0) & tested).sum()
     short = Probe("depth", DEPTHS, TYPES, np.arange(len(TYPES)) // 4, ordered=True)
     assert fit_probe(short, [KNOWS], seed=0).counts_S.sum() == 0
+    long = Probe("depth", DEPTHS, TYPES, np.arange(len(TYPES)) // MIN_WORDS, ordered=True)
+    assert set(fit_probe(long, [KNOWS], seed=0).counts_S) == {1}
 
 
 def test_a_control_depends_on_the_type_and_has_the_frequencies_of_the_labels() -> None:

@@ -55,3 +55,12 @@ def test_the_table_has_the_name_of_the_metric() -> None:
     comparison = Comparison("span_f1", Difference(0.5, 0.6, (None, None)), (1, 1), ("a", "b"), (0, 0), {})
     (table, *_) = ComparisonResult(comparison, is_json=False).__rich__().renderables  # type: ignore[union-attr]
     assert table.columns[1].header == "span F1 on dev"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("seeds", "limited"), [((1, 5), True), ((5, 1), True), ((3, 3), False)])
+def test_few_seeds_of_one_side_limit_what_is_said(seeds: tuple[int, int], limited: bool) -> None:
+    clear = Difference(0.5, 0.6, (None, None), interval=(0.05, 0.15), probability=0.01, examples=9)
+    comparison = Comparison("accuracy", clear, seeds, ("a", "b"), (0, 0), {})
+    shown = ComparisonResult(comparison, is_json=False).__rich__()
+    _, line, *others = shown.renderables  # type: ignore[union-attr]
+    assert ("significant for these networks;" in line) == limited == bool(others)  # type: ignore[operator]

@@ -151,6 +151,8 @@ def test_the_update_of_muon_counts_once_a_step(tmp_path: Path) -> None:
     assert adamw.update == paper.update == 0 < muon.update
     assert muon.training == pytest.approx(adamw.training + 10 * muon.update)
     assert dry_run(load_config(PretrainConfig, str(file)), fresh=True).cost.flops == pytest.approx(muon.training)
+    (console := Console(file=io.StringIO(), width=150, record=True)).print(Flops([muon]))
+    assert f" {8 * muon.training_sequence + muon.update:.4g} " in console.export_text(), "one step"
 
 
 @pytest.mark.parametrize(

@@ -192,12 +192,13 @@ def test_tags_become_a_field_of_conll_u(models: Models, tmp_path: Path) -> None:
     written = out.read_text().splitlines()
     assert written[0] == "# a comment"
     assert [line.split("\t")[3] for line in written[1:] if line] == expected["tags"]
-    (Path(models("tagging")) / "config.toml").write_text('model = "x"\ntask = "xpos"\n')
-    run(PredictConfig(models("tagging"), input=str(path), output=out))
-    (Path(models("tagging")) / "config.toml").unlink()
-    assert [line.split("\t")[3:5] for line in out.read_text().splitlines()[1:] if line] == [
-        ["_", tag] for tag in expected["tags"]
-    ]
+    for settings in ('task = "xpos"', 'task = "mine"\n[data]\nlabel = "xpos"'):
+        (Path(models("tagging")) / "config.toml").write_text(f'model = "x"\n{settings}\n')
+        run(PredictConfig(models("tagging"), input=str(path), output=out))
+        (Path(models("tagging")) / "config.toml").unlink()
+        assert [line.split("\t")[3:5] for line in out.read_text().splitlines()[1:] if line] == [
+            ["_", tag] for tag in expected["tags"]
+        ]
 
 
 ONE = "I would stay here again.\n"
@@ -260,6 +261,11 @@ def test_the_columns_of_the_fine_tuning_are_the_default(models: Models, tmp_path
         run(PredictConfig(models("labels"), input=str(tmp_path / "in.csv"), output=out))
         scores = Predictor(models("labels"))(["the cat sat"])[0]["scores"]
         assert float(table(out)[0]["score bad"]) == pytest.approx(scores["bad"], abs=1e-4)
+        run(PredictConfig(models("labels"), input=str(tmp_path / "in.csv"), text_column="text", output=out))
+        scores = Predictor(models("labels"))(["a dog"])[0]["scores"]
+        assert float(table(out)[0]["score bad"]) == pytest.approx(scores["bad"], abs=1e-4), (
+            "an option is preferred"
+        )
     finally:
         config.unlink()
 

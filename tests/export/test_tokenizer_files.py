@@ -1,5 +1,6 @@
 """An exported byte-level tokenizer: the same ids, masks as in training, offsets as in RoBERTa's tokenizer."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 
 from electra.data.tokenizer import load_tokenizer
-from electra.export.tokenizer_files import tokenizer_files
+from electra.export.tokenizer_files import read_tokenizer, tokenizer_files
+from electra.modeling.encoders.bert import BertConfig
+from electra.modeling.encoders.deberta import DebertaConfig
 from electra.preparation.encoding import SpacedWordCache, build_sentence_encoder
 from electra.preparation.tokenizer_training import train_tokenizer
 
@@ -80,3 +83,11 @@ def test_a_loaded_tokenizer_is_cached_and_reads_special_tokens_as_text(tokenizer
     assert isinstance(getattr(build_sentence_encoder(loaded), "__self__", None), SpacedWordCache)
     assert loaded.encode("a [MASK].").ids == tokenizer.encode("a [MASK].").ids
     assert loaded.encode(" The red").offsets == tokenizer.encode(" The red").offsets
+
+
+@pytest.mark.parametrize(("encoder", "expected"), [(BertConfig, 40), (DebertaConfig, 600)])
+def test_only_a_table_of_positions_limits_the_longest_input(encoder: type, expected: int, folder: Path) -> None:
+    config = encoder(vocabulary_size=400, max_positions=40)
+    for length, longest in ((600, expected), (30, 30), (1e30, 40)):
+        (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+        assert read_tokenizer(folder, config)[1] == longest

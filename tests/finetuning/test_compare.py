@@ -24,6 +24,12 @@ def test_a_clear_difference_is_significant(table: Path, tmp_path: Path) -> None:
     assert actual.seeds == (2, 1) and actual.dev.deviations == (pytest.approx(0.0707, abs=1e-4), None)
 
 
+def test_no_probability_is_zero(table: Path, tmp_path: Path) -> None:
+    worst, best = (write_finetuning(tmp_path / str(wrong), table, range(wrong)) for wrong in (190, 0))
+    actual = compare_finetunings(worst, best, resamples=99)
+    assert actual.dev.probability == 1 / 100
+
+
 def test_a_small_difference_is_not_significant(table: Path, tmp_path: Path) -> None:
     one = write_finetuning(tmp_path / "one", table, range(40))
     actual = compare_finetunings(one, write_finetuning(tmp_path / "two", table, range(20, 56)))

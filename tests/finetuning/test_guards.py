@@ -216,10 +216,13 @@ def test_columns_are_refused_for_a_task_with_its_own_files(small_model: str, dat
         tune(small_model, data, tmp_path / "out", kind="named", task="mine")
 
 
-def test_data_can_be_next_to_the_task_file(data: Path, tmp_path: Path) -> None:
+def test_data_can_be_next_to_the_task_file(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my.toml").write_text('kind = "classification"\n[data]\npath = "data"\n')
     command = FinetuneCommand("MODEL", task=str(tmp_path / "my.toml"))
     assert read_command(command).data.path == data
+    (tmp_path / "here/data").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    assert read_command(command).data.path == Path("data"), "in the current folder"
     with pytest.raises(ConfigError, match=r"there is no file .*nix\.toml"):
         read_command(replace(command, task=str(tmp_path / "nix.toml")))
 

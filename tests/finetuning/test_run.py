@@ -160,6 +160,12 @@ def test_patience_stops_a_run(model: str, hopeless: Path, tmp_path: Path) -> Non
     assert len(values) == values.index(max(values)) + 3 == result.seeds[0].steps < 54
 
 
+def test_with_patience_every_epoch_is_evaluated(model: str, hopeless: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    tune(model, hopeless, out, kind="regression", evaluation__patience=9, train__epochs=3)
+    assert len(evaluations(out / "seed-0")) == 3
+
+
 def test_a_run_with_constant_predictions_has_failed(model: str, tmp_path: Path) -> None:
     draw = random.Random(0)
     rows = [{"text": sentence(draw), "label": "rare" if i % 20 == 0 else "usual"} for i in range(200)]

@@ -11,7 +11,7 @@ import torch
 
 from electra.cli import main
 from electra.finetuning.config import load_task_config
-from electra.finetuning.setup import build_setup, fingerprint, micro_batches
+from electra.finetuning.setup import build_setup, count_steps, fingerprint, micro_batches
 from electra.tasks.base import Rows
 
 SETTINGS = {"kind": "classification", "train.precision": "float32", "train.device": "cpu", "train.epochs": 1}
@@ -70,6 +70,12 @@ def test_the_start_says_how_long_the_run_is(
     }
     build_setup(load_task_config(settings))
     assert caplog.text.rstrip().endswith(expected)
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(0.1, 1), (1, 3), (1.5, 5), (2, 6)])
+def test_a_part_of_an_epoch_is_rounded_up_to_a_step(epochs: float, steps: int, data: Path) -> None:
+    settings = {"model": "M", "data.path": data, "train.epochs": epochs, "train.batch_size": 16}
+    assert count_steps(load_task_config(settings), range(36)) == steps  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,8 @@ def test_a_text_without_blank_lines_is_split(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(text, "MAX_DOCUMENT", 10)
     (tmp_path / "a.txt").write_text("12345\n12345\n12345\n1234567890123\n1")
     assert texts(tmp_path / "a.txt", documents="file") == ["12345\n12345", "12345", "1234567890123", "1"]
+    (tmp_path / "a.txt").write_text("1234567\n\n12\n34\n")
+    assert texts(tmp_path / "a.txt") == ["1234567", "12\n34"], "each document has the whole size"
 
 
 def refused(tmp_path: Path, name: str, content: bytes, **options: str) -> str:

@@ -16,6 +16,8 @@ from electra.preparation.sentences import split_sentences
         ("J. R. R. Mole met the U.S. Army.", ["J. R. R. Mole met the U.S. Army."]),
         ("Am 3. Mai, nach Abs. 2 und No. 5. Danach nicht.", ["Am 3. Mai, nach Abs. 2 und No. 5. Danach nicht."]),
         ("It cost 3.50 in 1999. Now it costs more.", ["It cost 3.50 in 1999.", "Now it costs more."]),
+        ("They were there. 5 men left.", ["They were there.", "5 men left."]),
+        ("It rained, hailed etc. “and so on” here.", ["It rained, hailed etc. “and so on” here."]),
         ("Wait... what? Oh... Fine.", ["Wait... what?", "Oh...", "Fine."]),
         ("今天下雨。明天呢？「好！」她说。", ["今天下雨。", "明天呢？", "「好！」", "她说。"]),
         ("Это дом. Ёлка там. а тут нет", ["Это дом.", "Ёлка там. а тут нет"]),

@@ -55,6 +55,7 @@ def test_each_loss_has_its_own_axis_and_the_figure_has_the_name_of_the_run(tmp_p
     titles = [axes.get_title() for axes in figure.axes]
     assert titles[:2] == ["generator loss, training", "discriminator loss, training"]
     generator, discriminator = figure.axes[:2]
+    assert generator.lines[0].get_xdata() == [0.001], "million tokens"
     assert generator.lines[0].get_ydata() == [2.5] and discriminator.lines[0].get_ydata() == [0.5]
     name = figure.get_suptitle()
     assert name.startswith("a-long") and name.endswith("end") and "…" in name and len(name) == 60

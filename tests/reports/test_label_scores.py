@@ -54,6 +54,13 @@ def test_each_of_several_labels_of_a_text_counts(tmp_path: Path) -> None:
     assert label_table([first], title="t").row_count == 1
 
 
+def test_a_label_that_is_only_predicted_is_listed_last(tmp_path: Path) -> None:
+    records = [{"gold": "a", "label": "never right"}, {"gold": "b", "label": "b"}]
+    scores = read_label_scores(write(tmp_path / "dev.jsonl", records), spans=False)
+    assert [one.label for one in scores] == ["a", "b", "never right"]
+    assert scores[-1] == LabelScore("never right", 0.0, 0.0, 0.0, 0, 1)
+
+
 @pytest.mark.parametrize("record", [{"gold": 2.5, "value": 2.0}, {"gold": ["x"], "answer": "x", "null_odds": 1.0}])
 def test_values_and_answers_have_no_labels(record: dict[str, Any], tmp_path: Path) -> None:
     assert read_label_scores(write(tmp_path / "dev.jsonl", [record]), spans=False) == []

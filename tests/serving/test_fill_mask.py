@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_model import TEXTS, write_model
 
@@ -47,7 +48,13 @@ def test_the_context_of_a_position_in_a_long_text(proposer: FillMask) -> None:
     size = proposer.predictor.batcher.max_tokens
     for place in (0, len(ids) // 2, len(ids) - 1):
         start = min(max(0, place - size // 2), len(ids) - size)
-        assert proposer([MaskQuery(ids, place)]) == proposer([MaskQuery(ids[start : start + size], place - start)])
+        window, position = ids[start : start + size], place - start
+        assert proposer([MaskQuery(ids, place)]) == proposer([MaskQuery(window, position)])
+        [(_, _, log_probabilities_1V)] = proposer.predictor([window], [np.array([position])])
+        odds_V = log_probabilities_1V[0, : vocabulary_size(proposer.tokenizer)].exp()
+        odds_V[list(proposer.predictor.batcher.special.ids)] = 0
+        [actual] = proposer([MaskQuery(ids, place)])
+        assert actual.probability == pytest.approx(float(odds_V[ids[place]] / odds_V.sum()), rel=1e-4)
 
 
 def test_a_discriminator_is_refused(tmp_path: Path) -> None:

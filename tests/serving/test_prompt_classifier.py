@@ -64,6 +64,16 @@ def test_the_word_can_be_before_the_text(model: Path) -> None:
     assert one.scores["a"] == pytest.approx(-np.mean(inside), abs=1e-3)
 
 
+def test_tokens_that_touch_the_word_are_not_part_of_it(model: Path) -> None:
+    [one] = PromptClassifier(model, template="{text} ({word})", label_words={"a": ["awful"], "b": ["dull"]})(
+        TEXTS[:1]
+    )
+    [scored] = Scorer(model, device="cpu")([f"{TEXTS[0]} (awful)"])
+    first = scored.text.index("awful")
+    inside = [z for (a, b), z in zip(scored.offsets, scored.logits, strict=True) if a >= first and b <= first + 5]
+    assert one.scores["a"] == pytest.approx(-np.mean(inside), abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("template", "words", "message"),
     [

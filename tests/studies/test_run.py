@@ -21,6 +21,7 @@ from electra.config import load_config
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.folder_lock import STALE_SECONDS
 from electra.pretraining.config import PretrainConfig
+from electra.reports.metrics import read_metrics
 from electra.reports.study import StudyReport, archive_study
 from electra.studies import runs
 from electra.studies.config import load_study, study_names
@@ -72,6 +73,9 @@ def test_runs_have_equal_compute_and_are_scored(
     assert (out / "study.png").stat().st_size > 5000 and "<svg" in (out / "study.svg").read_text()
     stored = json.loads((out / "results.json").read_text())
     assert [row["n"] for row in stored["rows"]] == [2, 2]
+    first, *_, last = read_metrics(out / "runs/electra/1/seed-0/run").evaluations
+    evaluation = rows["electra"].runs[0]["evaluation"]
+    assert evaluation == {name: last[name] for name in evaluation} != {name: first[name] for name in evaluation}
 
     before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*/*/result.json")}
     more = run(command(study_file, data_folder, tmp_path, tasks=tasks, seeds=3))

@@ -304,6 +304,11 @@ def test_a_body_without_a_length_is_limited_too(strict: httpx.Client) -> None:
     assert answer.status_code == 413
 
 
+def test_a_body_of_as_many_bytes_as_allowed_is_read(strict: httpx.Client) -> None:
+    body = b'{"texts": ["a"]}'.ljust(1000)
+    assert strict.post("/score", content=body, headers={"Content-Type": "application/json"}).status_code == 200
+
+
 def test_the_content_type_must_be_json(strict: httpx.Client) -> None:
     assert strict.post("/score", content=b'{"texts": ["a"]}').status_code == 415
     plain = strict.post("/score", content=b'{"texts": ["a"]}', headers={"Content-Type": "text/plain"})
@@ -345,8 +350,9 @@ def test_the_api_needs_the_access_token(hosted: HostedModel) -> None:
                 answer = client.get(path, headers=headers)
                 assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
             assert client.post("/score", json={"texts": ["a"]}, headers=headers).status_code == 401
-        right = {"Authorization": "Bearer s3cret"}
-        assert client.post("/score", json={"texts": ["a"]}, headers=right).status_code == 200
+        for scheme in ("Bearer", "bearer"):
+            right = {"Authorization": f"{scheme} s3cret"}
+            assert client.post("/score", json={"texts": ["a"]}, headers=right).status_code == 200
         assert [client.get(path).status_code for path in ("/", "/health", "/ready")] == [200] * 3
 
 
