@@ -245,7 +245,12 @@ def test_a_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str], 
     assert capsys.readouterr().out == f"{harmful}\n", "a file gets the text as it is"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     show(harmful)
-    assert capsys.readouterr().out == "one\\x1b[2J \\x9b2J\\x07 two\ttabs\nlines\n"
+    harmless = "one\\x1b[2J \\x9b2J\\x07 two\ttabs\nlines\n"
+    assert capsys.readouterr().out == harmless
+    complain(harmful)
+    with show_log_records():
+        logging.getLogger("electra.test").warning("%s", harmful)
+    assert capsys.readouterr().err == f"{harmless}warning: {harmless}"
 
 
 SPEAKER = """

@@ -48,7 +48,7 @@ def complain(message: str) -> None:
     if sys.stderr.isatty():
         Console(stderr=True).print(Text(escape_controls(message), style="red"), soft_wrap=True)
     else:
-        sys.stderr.write(f"{message}\n")
+        sys.stderr.write(f"{escape_controls(message)}\n")
 
 
 def show(result: object) -> None:
@@ -243,7 +243,7 @@ def _progress(record: logging.LogRecord) -> tuple[int, int | None] | None:
 
 def _message(record: logging.LogRecord) -> str:
     prefix = {logging.WARNING: "warning: ", logging.ERROR: "error: "}.get(record.levelno, "")
-    return prefix + record.getMessage()
+    return prefix + escape_controls(record.getMessage())  # it can name a file or a label of somebody else
 
 
 def _format_progress(done: int, total: int | None) -> str:

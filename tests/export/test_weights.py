@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,12 +46,14 @@ def test_a_pickle_is_named_and_never_read(name: str, folder: Path) -> None:
 
 def test_the_remedy_for_a_pickle_works(folder: Path) -> None:
     transformers = pytest.importorskip("transformers")
+    folder = folder.rename(folder.with_name("a$(touch b)'\"c"))  # a shell must not run any of it
     expected = huggingface.load(folder)
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointError) as caught:
         huggingface.load(folder)
-    code = str(caught.value).partition('python -c "')[2].rstrip('"')
+    [python, option, code] = shlex.split("python" + str(caught.value).rpartition(": python")[2])
+    assert (python, option) == ("python", "-c")
     exec(code, {"transformers": transformers})
     loaded = huggingface.load(folder)
     for a, b in ((expected.encoder, loaded.encoder), (expected.head, loaded.head)):

@@ -1,5 +1,6 @@
 """Read the weights of a Hugging Face folder. Pickles are never read, because they can run programs."""
 
+import shlex
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -60,10 +61,13 @@ def is_named_in_utf8(path: Path) -> bool:
 def describe_missing_weights(folder: Path) -> str:
     """The message for a folder without a file of weights."""
     if pickles := sorted(file.name for file in folder.iterdir() if file.suffix in PICKLES):
+        program = (
+            f"from transformers import AutoModelForPreTraining as A; f = {str(folder)!r}; "
+            "A.from_pretrained(f).save_pretrained(f)"
+        )
         return (
             f"{folder} has its weights in {pickles[0]} and has no {WEIGHTS}; pickles can run programs and are "
-            'never read\n  if you trust the file, convert it: python -c "from transformers import '
-            f'AutoModelForPreTraining as A; f = {str(folder)!r}; A.from_pretrained(f).save_pretrained(f)"'
+            f"never read\n  if you trust the file, convert it: python -c {shlex.quote(program)}"
         )
     hint = f"; for an ONNX folder, {METADATA_FILE} is missing" if (folder / MODEL_FILE).is_file() else ""
     return f"{folder} has no {WEIGHTS}{hint}"
