@@ -143,3 +143,19 @@ def test_files_that_are_far_too_large(change: Callable[[Path], None], message: s
     change(folder)
     with pytest.raises(ElectraError, match=message):
         huggingface.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "key"),
+    [(BertConfig, "layer_norm_eps"), (DebertaConfig, "layer_norm_eps"), (ModernBertConfig, "norm_eps")],
+)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_an_epsilon_that_makes_every_score_nan_is_refused(
+    encoder: type[Any], key: str, value: float, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path / "model", encoder=encoder)
+    fields = json.loads((folder / "config.json").read_text())
+    assert fields[key] > 0
+    (folder / "config.json").write_text(json.dumps(fields | {key: value}))
+    with pytest.raises(CheckpointError, match="layer_norm_epsilon"):
+        huggingface.load(folder)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.config import NonNegativeInt, PositiveInt
+from electra.config import NonNegativeFloat, NonNegativeInt, PositiveInt
 from electra.modeling.encoders.base import (
     ACTIVATIONS,
     Capability,
@@ -54,7 +54,7 @@ class DebertaConfig(EncoderConfig):
 
     kind: str = "deberta"
     type_vocabulary_size: NonNegativeInt = 0
-    layer_norm_epsilon: float = 1e-7
+    layer_norm_epsilon: NonNegativeFloat = 1e-7
     position_buckets: NonNegativeInt = 256
     """Rows of the table of relative positions, for each direction. The nearest half of the distances have a row
     each, longer ones share rows, evenly on a logarithmic scale up to max_positions. 0: a row for each distance up

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from electra.config import DropoutProbability, NonNegativeInt, PositiveFloat, PositiveInt
+from electra.config import DropoutProbability, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from electra.modeling.encoders import absolute_start, rotary_start
 from electra.modeling.encoders.base import (
     ACTIVATIONS,
@@ -43,7 +43,7 @@ class ModernBertConfig(EncoderConfig):
     kind: str = "modernbert"
     type_vocabulary_size: PositiveInt = 1
     max_positions: PositiveInt = 8192
-    layer_norm_epsilon: float = 1e-5
+    layer_norm_epsilon: NonNegativeFloat = 1e-5
     dropout: DropoutProbability = 0.0
     attention_dropout: DropoutProbability = 0.0
     norm: Literal["pre", "post"] = "pre"
