@@ -82,6 +82,20 @@ def test_accents_of_vietnamese_are_kept_unless_asked_otherwise() -> None:
     assert stripped.encode("Bảy giờ", add_special_tokens=False).tokens == ["bay", "gio"]
 
 
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    ("text", "strip_accents"),
+    [("Không thể mở tập tin được", None), ("Größe und Übung sind schön", False)],
+)
+def test_decomposed_letters_are_those_of_composed_text(text: str, strip_accents: bool | None, form: Any) -> None:
+    """macOS decomposes the names of files, and what is copied from them."""
+    texts = [unicodedata.normalize(form, text)] * 20
+    trained = train_tokenizer(texts, vocabulary_size=600, strip_accents=strip_accents)
+    composed, decomposed = (trained.encode(unicodedata.normalize(one, text)) for one in ("NFC", "NFD"))
+    assert composed.ids == decomposed.ids and trained.token_to_id("[UNK]") not in composed.ids
+    assert trained.decode(composed.ids) == text.lower()
+
+
 def test_every_latin_letter_is_normalized_as_in_english() -> None:
     english, korean = train_tokenizer(TEXTS, vocabulary_size=600), train_tokenizer(SCRIPTS, vocabulary_size=600)
     assert '"type":"NFC"' not in english.to_str().replace(" ", ""), "text in Latin script keeps BERT's rules"

@@ -272,21 +272,22 @@ def _folder_lowercase(folder: Path) -> bool | None:
 
 
 def add_bert_pipeline(
-    tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, *, keep_marks: bool = False
+    tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, *, compose: bool = False
 ) -> Tokenizer:
     """Add the normalizer, pre-tokenizer and decoder of BERT to a WordPiece tokenizer.
 
     Args:
-        keep_marks: accents are stripped from Latin and Greek letters only, and characters are composed (NFC). BERT
-            strips the marks of all scripts, and leaves Hangul decomposed. Latin text has the same ids either way.
+        compose: characters are composed (NFC), and accents are stripped from Latin and Greek letters only. BERT
+            strips the marks of all scripts, and leaves what is decomposed, as Hangul is by that. Composed Latin
+            text has the same ids either way.
     """
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=True,
-        strip_accents=strip_accents and not keep_marks,
+        strip_accents=strip_accents and not compose,
         lowercase=lowercase,
     )
-    if keep_marks:
+    if compose:
         composed = [*latin_accent_strippers(), normalizers.NFC()] if strip_accents else [normalizers.NFC()]
         tokenizer.normalizer = normalizers.Sequence([tokenizer.normalizer, *composed])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -73,9 +73,11 @@ def train_tokenizer(
     lowercase = kind == "wordpiece" if lowercase is None else lowercase
     if strip_accents is None:
         strip_accents = lowercase and kind == "wordpiece" and not needs_accents(counts)
-    if keep_marks := needs_marks(counts):
-        if strip_accents:
-            logger.info("The text has letters that need their marks; only Latin and Greek ones lose accents")
+    keep_marks = needs_marks(counts)
+    if keep_marks and strip_accents:
+        logger.info("The text has letters that need their marks; only Latin and Greek ones lose accents")
+    # Composed and decomposed letters are the same ones (macOS decomposes those in names of files).
+    if keep_marks or (kind == "wordpiece" and not strip_accents):
         texts = composed
     elif composed != texts:
         counts = _count_characters(texts)
@@ -102,7 +104,8 @@ class _Rules:
     keep_marks: bool
 
     def add_bert_pipeline(self, tokenizer: Tokenizer) -> Tokenizer:
-        return add_bert_pipeline(tokenizer, self.lowercase, self.strip_accents, keep_marks=self.keep_marks)
+        compose = self.keep_marks or not self.strip_accents
+        return add_bert_pipeline(tokenizer, self.lowercase, self.strip_accents, compose=compose)
 
     def normalizers(self) -> list[normalizers.Normalizer]:
         parts: list[normalizers.Normalizer] = [normalizers.Lowercase()] if self.lowercase else []
