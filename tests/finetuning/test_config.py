@@ -40,8 +40,7 @@ def test_few_examples_are_read_more_often_so_that_there_are_300_steps(examples: 
     ("width", "rate", "decay"),
     [
         (64, 1e-3, 0.8),
-        (128, 1e-3, 0.8),
-        (129, 3e-4, 0.8),
+        (255, 1e-3, 0.8),
         (256, 3e-4, 0.8),
         (257, 1e-4, 0.8),
         (1023, 1e-4, 0.8),

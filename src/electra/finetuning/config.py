@@ -25,9 +25,9 @@ from electra.training.config import AdamWConfig, LoopConfig, OptimizerConfig, Tr
 LEAST_STEPS = 300
 """A run has so many epochs by default that it has this number of steps; with fewer, an encoder hardly learns a
 task."""
-NARROW, SMALL, LARGE = 128, 256, 1024
-"""Models up to, or from, these hidden sizes have default settings of their own. Those of the last two are the
-paper's for ELECTRA-Small and ELECTRA-Large; it has no narrower model (docs/results/fine-tuning.md)."""
+SMALL, LARGE = 256, 1024
+"""Models of these hidden sizes have the paper's settings for ELECTRA-Small and, from there on, for ELECTRA-Large.
+It has none narrower than Small; their rate was measured (docs/results/fine-tuning.md)."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class FinetuneOptimizerConfig(AdamWConfig):
     """AdamW with linear warm-up and linear decay to 0 (paper, table 7)."""
 
     learning_rate: FloatOrDefault = 0.0
-    """Peak learning rate. 0: 3e-4, 1e-4 or 5e-5 for models as wide as ELECTRA-Small, -Base or -Large, and 1e-3 up
-    to a width of 128."""
+    """Peak learning rate. 0: 3e-4, 1e-4 or 5e-5 for models as wide as ELECTRA-Small, -Base or -Large, 1e-3 for
+    those narrower than Small."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay of matrices and embeddings. Biases and LayerNorms have none. The original code uses
     0.01."""
@@ -190,7 +190,7 @@ def resolve(
 def _default_rate_and_decay(width: int) -> tuple[float, float]:
     if width >= LARGE:
         return 5e-5, 0.9
-    return 1e-3 if width <= NARROW else 3e-4 if width <= SMALL else 1e-4, 0.8
+    return 1e-3 if width < SMALL else 3e-4 if width == SMALL else 1e-4, 0.8
 
 
 def _default_epochs(config: FinetuneConfig, task: Task, examples: int) -> float:
