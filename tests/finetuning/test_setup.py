@@ -81,9 +81,9 @@ def test_a_part_of_an_epoch_is_rounded_up_to_a_step(epochs: float, steps: int, d
 @pytest.mark.parametrize(
     ("given", "numbers", "reason"),
     [
-        ({}, "0.0003, times 0.8", " (rate and decay by the model's width, 32)"),
+        ({}, "0.001, times 0.8", " (rate and decay by the model's width, 32)"),
         ({"optimizer.learning_rate": 1e-3}, "0.001, times 0.8", " (decay by the model's width, 32)"),
-        ({"optimizer.layer_decay": 0.5}, "0.0003, times 0.5", " (rate by the model's width, 32)"),
+        ({"optimizer.layer_decay": 0.5}, "0.001, times 0.5", " (rate by the model's width, 32)"),
         ({"optimizer.learning_rate": 1e-3, "optimizer.layer_decay": 0.5}, "0.001, times 0.5", ""),
     ],
 )
