@@ -94,6 +94,8 @@ def test_decomposed_letters_are_those_of_composed_text(text: str, strip_accents:
     composed, decomposed = (trained.encode(unicodedata.normalize(one, text)) for one in ("NFC", "NFD"))
     assert composed.ids == decomposed.ids and trained.token_to_id("[UNK]") not in composed.ids
     assert trained.decode(composed.ids) == text.lower()
+    plain = train_tokenizer(["The cat sat on the mat."] * 20, vocabulary_size=600, strip_accents=False)
+    assert '"NFC"' not in plain.to_str(), "text without accents keeps BERT's rules"
 
 
 def test_every_latin_letter_is_normalized_as_in_english() -> None:

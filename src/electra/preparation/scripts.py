@@ -22,6 +22,11 @@ def needs_accents(counts: Counter[str]) -> bool:
     return _share(counts, _is_vietnamese) >= NOTICEABLE
 
 
+def has_composed_letters(counts: Counter[str]) -> bool:
+    """Return whether the text has letters that can also be written as a letter and its marks, as in German."""
+    return _share(counts, lambda character: len(unicodedata.normalize("NFD", character)) > 1) >= NOTICEABLE
+
+
 def has_ideographs(counts: Counter[str]) -> bool:
     """Return whether the text has Chinese characters, each of which BERT's normalizer makes a word."""
     return _share(counts, lambda character: "㐀" <= character <= "鿿") >= NOTICEABLE

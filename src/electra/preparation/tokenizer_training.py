@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from electra.data.tokenizer import SPECIAL_NAMES, add_bert_pipeline, latin_accent_strippers, standardize
 from electra.errors import DataError
 from electra.preparation.config import TokenizerKind
-from electra.preparation.scripts import has_ideographs, needs_accents, needs_marks
+from electra.preparation.scripts import has_composed_letters, has_ideographs, needs_accents, needs_marks
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +77,12 @@ def train_tokenizer(
     if keep_marks and strip_accents:
         logger.info("The text has letters that need their marks; only Latin and Greek ones lose accents")
     # Composed and decomposed letters are the same ones (macOS decomposes those in names of files).
-    if keep_marks or (kind == "wordpiece" and not strip_accents):
+    compose = keep_marks or (kind == "wordpiece" and not strip_accents and has_composed_letters(counts))
+    if compose:
         texts = composed
     elif composed != texts:
         counts = _count_characters(texts)
-    rules = _Rules(lowercase, strip_accents, keep_marks)
+    rules = _Rules(lowercase, strip_accents, keep_marks, compose)
     trainers_by_kind = {"wordpiece": _train_wordpiece, "bpe": _train_bpe, "unigram": _train_unigram}
     return standardize(trainers_by_kind[kind](texts, counts, vocabulary_size, rules))
 
@@ -102,10 +103,10 @@ class _Rules:
     lowercase: bool
     strip_accents: bool
     keep_marks: bool
+    compose: bool
 
     def add_bert_pipeline(self, tokenizer: Tokenizer) -> Tokenizer:
-        compose = self.keep_marks or not self.strip_accents
-        return add_bert_pipeline(tokenizer, self.lowercase, self.strip_accents, compose=compose)
+        return add_bert_pipeline(tokenizer, self.lowercase, self.strip_accents, compose=self.compose)
 
     def normalizers(self) -> list[normalizers.Normalizer]:
         parts: list[normalizers.Normalizer] = [normalizers.Lowercase()] if self.lowercase else []
