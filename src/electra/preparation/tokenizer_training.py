@@ -98,7 +98,11 @@ def _is_memory_limited() -> bool:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How characters are normalized; `keep_marks`: accents are stripped from Latin and Greek letters only."""
+    """How characters are normalized.
+
+    `keep_marks`: accents are stripped from Latin and Greek letters only. `compose`: WordPiece reads decomposed
+    letters as composed ones.
+    """
 
     lowercase: bool
     strip_accents: bool

@@ -217,15 +217,8 @@ def test_parity_compares_the_head_for_pairs(tokenizer_json: Path, tmp_path: Path
         vocabulary_size=tokenizers.vocabulary_size(load_tokenizer(tokenizer_json)),
     )  # fmt: skip
     encoder, head, pairs = BertEncoder(config), MaskedLanguageModelHead(config), SentencePairHead(config)
-    huggingface.save(
-        tmp_path,
-        encoder=encoder,
-        head=head,
-        tokenizer_json=tokenizer_json,
-        card="",
-        model_type="bert",
-        pairs=pairs,
-    )
+    names = {"tokenizer_json": tokenizer_json, "card": "", "model_type": "bert"}
+    huggingface.save(tmp_path, encoder=encoder, head=head, pairs=pairs, **names)
     with torch.no_grad():
         pairs.prediction.bias += 0.1
     assert parity(tmp_path, encoder, head, *inputs(2).values(), pairs=pairs) == pytest.approx(0.1, abs=1e-5)
