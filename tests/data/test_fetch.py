@@ -20,7 +20,7 @@ from electra.cli import main
 from electra.commands.data.fetch import FetchConfig, run
 from electra.data import fetch
 from electra.data.fetch import fetch_data
-from electra.data.shards import TokenData
+from electra.data.shards import TokenData, write_manifest
 from electra.errors import CheckpointError, ConfigError, DataError
 from electra.preparation.config import PrepareConfig
 from electra.preparation.run import prepare
@@ -89,6 +89,42 @@ def test_damage_at_the_source_is_named(there: Path, tmp_path: Path) -> None:
     ):
         fetch_data(str(there), tmp_path / "here")
     assert not (tmp_path / "here/train-00000.sentences").exists()
+
+
+@pytest.mark.parametrize("name", ["train-00000.tokens", "train-00000.sentences", "unigram.npy"])
+def test_a_file_with_more_bytes_than_the_manifest_says_is_refused(there: Path, tmp_path: Path, name: str) -> None:
+    size = (there / name).stat().st_size
+    with (there / name).open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(DataError, match=rf"{name}: expected {size:,} bytes at most, by the manifest.* restore"):
+        fetch_data(str(there), tmp_path / "here")
+    assert not [path for path in (tmp_path / "here").iterdir() if name in path.name]
+
+
+def test_what_is_not_a_regular_file_is_refused(there: Path, tmp_path: Path) -> None:
+    os.mkfifo(fifo := tmp_path / "fifo")
+    for end in (Path("/dev/null"), fifo):
+        for name in ("train-00000.tokens", "manifest.sha256", "manifest.json"):
+            content = (there / name).read_bytes()
+            (there / name).unlink()
+            (there / name).symlink_to(end)
+            with pytest.raises(DataError, match=rf"{name}: cannot be fetched \(it is not a regular file"):
+                fetch_data(str(there), tmp_path / "here")
+            (there / name).unlink()
+            (there / name).write_bytes(content)
+    fetch_data(f"file://{there}", tmp_path / "here")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1, "9", None])
+def test_sizes_in_the_manifest_must_be_whole_numbers(there: Path, tmp_path: Path, number: Any) -> None:
+    for path in (("splits", "train", "shards", 0, "tokens"), ("tokenizer", "vocabulary_size")):
+        manifest = record = json.loads((there / "manifest.json").read_text())
+        for key in path[:-1]:
+            record = record[key]
+        record[path[-1]] = number
+        write_manifest(other := Path(shutil.copytree(there, tmp_path / path[0])), manifest)
+        with pytest.raises(DataError, match=r"manifest is incomplete or invalid .* is no number of items"):
+            fetch_data(str(other), tmp_path / "here")
 
 
 @pytest.mark.parametrize("where", ["..", "an absolute path"])

@@ -1,6 +1,10 @@
+import contextlib
+import io
 import json
+import os
 import random
 import shutil
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +12,16 @@ import numpy as np
 import pytest
 
 from electra.data import shards
-from electra.data.shards import FORMAT, Split, TokenData, file_sha256, fingerprint, token_dtype, write_manifest
+from electra.data.shards import (
+    FORMAT,
+    Split,
+    TokenData,
+    copy_at_most,
+    file_sha256,
+    fingerprint,
+    token_dtype,
+    write_manifest,
+)
 from electra.data.tokenizer import describe_tokenizer
 from electra.errors import DataError
 from electra.preparation.encoding import Encoded
@@ -118,6 +131,48 @@ def test_damaged_and_truncated_files_are_named(tmp_path: Path, kind: str) -> Non
     path.unlink()
     with pytest.raises(DataError, match=rf"heldout-00000\.{kind}: the file is missing"):
         TokenData.open(tmp_path / "data")
+
+
+def test_no_more_is_copied_than_the_manifest_says(tmp_path: Path) -> None:
+    for size in (0, 99, 100):
+        content = io.BytesIO(bytes(100))
+        with pytest.raises(DataError, match="found more") if size < 100 else contextlib.nullcontext():
+            copy_at_most(content, tmp_path / "copy", size, name="a file")
+        assert (tmp_path / "copy").stat().st_size <= size and content.tell() == min(size + 1, 100)
+    assert (tmp_path / "copy").stat().st_size == 100
+
+
+def test_a_pipe_or_a_device_is_named(data_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(data_folder, tmp_path / "data"))
+    for name in ("train-00000.tokens", "unigram.npy", "tokenizer.json"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    with pytest.raises(DataError, match="not a regular file") as refused:
+        TokenData.open(folder)
+    assert str(refused.value).count("it is not a regular file") == 3
+
+
+def test_token_counts_of_more_bytes_than_the_vocabulary_needs_are_refused(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(data_folder, tmp_path / "data"))
+    with (folder / "unigram.npy").open("ab") as file:
+        file.write(b"\0")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_manifest(folder, {**manifest, "unigram_counts": file_sha256(folder / "unigram.npy")})
+    with pytest.raises(DataError, match=r"unigram\.npy: expected at most \d+ bytes, found"):
+        TokenData.open(folder)
+
+
+def test_a_checksum_of_any_size_takes_no_memory(data_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(data_folder, tmp_path / "data"))
+    with (folder / "manifest.sha256").open("ab") as file:
+        file.truncate(1 << 28)  # it takes no disk
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"it is damaged, or manifest\.sha256 is"):
+        TokenData.open(folder)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    tracemalloc.stop()
 
 
 def test_another_tokenizer_is_noticed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Merging folders of prepared data; verifying them and counting what they hold."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -213,6 +214,22 @@ def test_names_outside_of_a_part_are_refused(parts: list[Path], tmp_path: Path, 
     with pytest.raises(DataError, match="names a file that cannot be in its folder"):
         merge_data((part, parts[1]), tmp_path / "data")
     assert not (tmp_path / "data").exists()
+
+
+def test_a_file_that_grows_is_not_copied_without_end(
+    parts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = Path(shutil.copytree(parts[0], tmp_path / "part"))
+
+    def grow(source: Path, _: Path) -> None:
+        with source.open("ab") as file:
+            file.write(b"\0")
+        raise OSError("another file system")
+
+    monkeypatch.setattr(os, "link", grow)
+    with pytest.raises(DataError, match=r"part/train-\S*: expected [\d,]+ bytes at most, by the manifest"):
+        merge_data((part, parts[1]), tmp_path / "data")
+    assert not list((tmp_path / "data").glob("*train-*"))
 
 
 def test_links_of_a_part_become_files(parts: list[Path], tmp_path: Path) -> None:

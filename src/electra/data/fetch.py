@@ -4,9 +4,10 @@ import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from electra import durable
 from electra.data.shards import (
@@ -14,11 +15,15 @@ from electra.data.shards import (
     MANIFEST,
     TOKENIZER,
     UNIGRAM_COUNTS,
+    DataFile,
     TokenData,
+    copy_at_most,
+    counts_size,
     file_sha256,
     read_manifest,
-    shard_checksums,
+    shard_files,
 )
+from electra.data.tokenizer import MAX_BYTES as MAX_TOKENIZER_BYTES
 from electra.errors import ConfigError, DataError
 from electra.folder_lock import hold, is_lock_file
 from electra.json_files import MAX_BYTES
@@ -54,39 +59,41 @@ def fetch_data(source: str, out: Path) -> TokenData:
     Raises:
         CheckpointError: another process works in `out`, or it cannot be written to.
         ConfigError: `out` holds something else.
-        DataError: a file cannot be fetched, or is damaged.
+        DataError: a file cannot be fetched, is damaged, or has more bytes than the manifest says.
     """
     content, checksum = (_read(source, name) for name in (MANIFEST, CHECKSUM))
     try:
         manifest = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{source}/{MANIFEST}: not a manifest ({error})") from error
-    checksums = _file_checksums(manifest, source)
+    files = _files(manifest, source)
     with hold(out, work="fetching data"):
         _check_out(out, manifest, checksum)
         if not (out / MANIFEST).is_file():  # the checksum tells which data the unfinished folder holds
             _write(out / CHECKSUM, checksum)
-        missing = {name: sha256 for name, sha256 in checksums.items() if not _is_complete(out / name, sha256)}
-        complete = len(checksums) - len(missing)
-        logger.info("%s of %s files are here", complete, len(checksums))
+        missing = {name: file for name, file in files.items() if not _is_complete(out / name, file.sha256)}
+        complete = len(files) - len(missing)
+        logger.info("%s of %s files are here", complete, len(files))
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             fetched = pool.map(partial(_fetch, source, out), missing.items())
             for number, name in enumerate(fetched, start=complete + 1):
-                logger.info("fetched %s", name, extra={"progress": (number, len(checksums))})
+                logger.info("fetched %s", name, extra={"progress": (number, len(files))})
         _write(out / CHECKSUM, checksum)
         _write(out / MANIFEST, content)
         return TokenData.open(out, verify=False)
 
 
-def _file_checksums(manifest: Any, source: str) -> dict[str, str]:
-    """Return the checksum of each file, by name.
+def _files(manifest: Any, source: str) -> dict[str, DataFile]:
+    """Return the files that the manifest names.
 
     Raises:
         DataError: the manifest is invalid, or names files outside its folder.
     """
-    shards = shard_checksums(manifest, source)
+    shards = shard_files(manifest, source)
     try:
-        return {TOKENIZER: manifest["tokenizer"]["sha256"], UNIGRAM_COUNTS: manifest["unigram_counts"], **shards}
+        tokenizer = DataFile(manifest["tokenizer"]["sha256"], MAX_TOKENIZER_BYTES)
+        counts = DataFile(manifest["unigram_counts"], counts_size(manifest))
+        return {TOKENIZER: tokenizer, UNIGRAM_COUNTS: counts, **shards}
     except (KeyError, TypeError) as error:
         raise DataError(f"{source}: the manifest is incomplete or invalid ({error})") from error
 
@@ -120,16 +127,17 @@ def _is_complete(path: Path, sha256: str) -> bool:
     return path.is_file() and file_sha256(path) == sha256
 
 
-def _fetch(source: str, out: Path, file: tuple[str, str]) -> str:
+def _fetch(source: str, out: Path, file: tuple[str, DataFile]) -> str:
     """Fetch one file and return its name.
 
     Raises:
-        DataError: it cannot be fetched, or is damaged.
+        DataError: it cannot be fetched, is damaged, or too large.
     """
-    name, sha256 = file
+    name, (sha256, size) = file
 
     def fetch(partial: Path) -> None:
-        _copy(source, name, partial)
+        with _open(source, name, target=partial) as there:
+            copy_at_most(there, partial, size, name=f"{source}/{name}")
         if (actual := file_sha256(partial)) != sha256:
             raise DataError(
                 f"{source}/{name}: expected sha256 {sha256}, found {actual}: the file is damaged at the source"
@@ -140,30 +148,38 @@ def _fetch(source: str, out: Path, file: tuple[str, str]) -> str:
 
 
 def _read(source: str, name: str) -> bytes:
-    import fsspec
-
-    try:
-        with fsspec.open(f"{source.rstrip('/')}/{name}", "rb") as file:
-            content: bytes = file.read(MAX_BYTES + 1)
-    except Exception as error:  # whatever a network, a store or its library can raise
-        raise DataError(f"{source}/{name}: cannot be fetched ({_explain(error)})") from error
+    with _open(source, name) as file:
+        content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise DataError(f"{source}/{name}: it has more than {MAX_BYTES >> 20} MiB; it is no file of prepared data")
     return content
 
 
-def _copy(source: str, name: str, target: Path) -> None:
+@contextmanager
+def _open(source: str, name: str, *, target: Path | None = None) -> Iterator[IO[bytes]]:
+    """Open a file of the source for the block.
+
+    Args:
+        target: where the block writes to; an error there is not one of the source.
+
+    Raises:
+        DataError: it cannot be opened or read, or is not a regular file.
+    """
     import fsspec
+    from fsspec.implementations.local import LocalFileSystem
 
     try:
-        with fsspec.open(f"{source.rstrip('/')}/{name}", "rb") as file, target.open("wb") as copy:
-            while block := file.read(1 << 22):
-                copy.write(block)
-    except OSError as error:
-        if error.filename == str(target) or error.errno == 28:
+        opened = fsspec.open(f"{source.rstrip('/')}/{name}", "rb")
+        is_local = isinstance(opened.fs, LocalFileSystem)
+        if is_local and (path := Path(opened.path)).exists() and not path.is_file():  # it may have no end
+            raise OSError("it is not a regular file, but a folder, a pipe or a device; put the file itself there")
+        with opened as file:
+            yield file
+    except DataError:
+        raise
+    except Exception as error:  # whatever a network, a store or its library can raise
+        if isinstance(error, OSError) and (error.errno == 28 or error.filename == str(target)):
             raise
-        raise DataError(f"{source}/{name}: cannot be fetched ({_explain(error)})") from error
-    except Exception as error:
         raise DataError(f"{source}/{name}: cannot be fetched ({_explain(error)})") from error
 
 

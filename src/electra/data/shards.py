@@ -18,12 +18,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from electra import durable
+from electra.data.tokenizer import MAX_BYTES as MAX_TOKENIZER_BYTES
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import DataError
 from electra.json_files import MAX_BYTES, utf8
@@ -39,6 +40,10 @@ SplitName = Literal["train", "heldout"]
 SPLITS: tuple[SplitName, ...] = ("train", "heldout")
 ENDS = np.dtype("<i8")
 UNIGRAM_SHARE = 0.15
+NPY_HEADER = 128
+"""Bytes of a file of token counts before the counts."""
+BLOCK = 1 << 22
+"""Bytes that are copied at a time."""
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 Ends = npt.NDArray[np.int64]
@@ -89,6 +94,19 @@ class Split:
 
 SHARD_FILE = re.compile(r"[\w-]{1,100}\.\w{1,20}")
 """Valid names of the files of shards."""
+
+
+class DataFile(NamedTuple):
+    """A file that a manifest names.
+
+    Attributes:
+        size: its bytes; of a file that is no part of a shard, at most.
+    """
+
+    sha256: str
+    size: int
+
+
 FileStamps = Mapping[str, list[int]]
 """By path: inode, bytes, and the times of the last changes of content and of inode in nanoseconds."""
 
@@ -144,9 +162,7 @@ class TokenData:
             )  # fmt: skip
         stamps = _stamps(folder, manifest)
         try:
-            if manifest["dtype"] not in ("uint16", "uint32"):
-                raise TypeError(f"dtype {manifest['dtype']!r}")
-            dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
+            dtype = _token_type(manifest)
             if damage := list(_find_damage(folder, manifest, dtype, verify, verified or {})):
                 raise DataError("\n".join(damage) + f"\n  {_repair_hint(folder)}")
             splits = {
@@ -188,19 +204,26 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
             else "make it with `electra prepare CORPUS --out DATA`"
         )
         raise DataError(f"{path.parent}: no prepared data here ({MANIFEST} is missing); {state}")
-    if path.stat().st_size > MAX_BYTES:
+    content = _read_at_most(path, MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
         raise DataError(f"{path}: it has more than {MAX_BYTES >> 20} MiB; it is no manifest")
-    checksum = path.with_name(CHECKSUM)  # data that early versions prepared have none
-    if checksum.is_file() and checksum.read_bytes() != _checksum_line(path.read_bytes()).encode():
+    checksum, line = path.with_name(CHECKSUM), _checksum_line(content).encode()
+    # data that early versions prepared have none
+    if checksum.is_file() and _read_at_most(checksum, len(line) + 1) != line:
         raise DataError(f"{path}: it is damaged, or {checksum.name} is; {_repair_hint(path.parent)}")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(content.decode())
         version = manifest["format"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: not a manifest ({error!r}); {_repair_hint(path.parent)}") from error
     if version != FORMAT:
         raise DataError(f"{path}: format {version}, but this version of electra reads format {FORMAT}")
     return dict(manifest)
+
+
+def _read_at_most(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
 
 
 def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
@@ -212,6 +235,24 @@ def file_sha256(path: Path) -> str:
     """Return the sha256 of a file, which is read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def copy_at_most(file: IO[bytes], target: Path, size: int, *, name: str) -> None:
+    """Copy the rest of an open file, which may be endless.
+
+    Raises:
+        DataError: it has more bytes than the manifest says; no more than those are written.
+    """
+    left = size
+    with target.open("wb") as copy:
+        while block := file.read(min(BLOCK, left + 1)):
+            left -= len(block)
+            if left < 0:
+                raise DataError(
+                    f"{name}: expected {size:,} bytes at most, by the manifest, and found more; restore the file, "
+                    "or make these data again"
+                )
+            copy.write(block)
 
 
 def fingerprint(tokenizer_sha256: str, splits: dict[str, Any]) -> str:
@@ -248,34 +289,52 @@ def _open_shard(folder: Path, record: dict[str, Any], dtype: np.dtype[Any]) -> S
 
 def _layout(record: dict[str, Any], kind: str, dtype: np.dtype[Any]) -> tuple[int, np.dtype[Any]]:
     """Return the number and the type of the items of a file of a shard."""
-    return record["tokens" if kind == "unigram" else kind], ENDS if kind in ("sentences", "documents") else dtype
+    length = _count(record["tokens" if kind == "unigram" else kind])
+    return length, ENDS if kind in ("sentences", "documents") else dtype
 
 
-def shard_checksums(manifest: dict[str, Any], where: str | Path) -> dict[str, str]:
-    """Return the names of the files of all shards, and their checksums.
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r:.50} is no number of items")
+    return value
+
+
+def _token_type(manifest: dict[str, Any]) -> np.dtype[Any]:
+    if manifest["dtype"] not in ("uint16", "uint32"):
+        raise TypeError(f"dtype {manifest['dtype']!r}")
+    return np.dtype(manifest["dtype"]).newbyteorder("<")
+
+
+def counts_size(manifest: dict[str, Any]) -> int:
+    """Return the maximum bytes of the file of token counts."""
+    return NPY_HEADER + np.dtype(np.int64).itemsize * _count(manifest["tokenizer"]["vocabulary_size"])
+
+
+def shard_files(manifest: dict[str, Any], where: str | Path) -> dict[str, DataFile]:
+    """Return the files of all shards, by name.
 
     Raises:
         DataError: the manifest lacks them, or a name is not one of a file in its folder.
     """
     try:
-        checksums = {
-            f"{record['name']}.{kind}": sha256
-            for split in SPLITS
-            for record in manifest["splits"][split]["shards"]
-            for kind, sha256 in record["sha256"].items()
-        }
+        records = [record for split in SPLITS for record in manifest["splits"][split]["shards"]]
+        dtype, files = _token_type(manifest), {}
+        for record in records:
+            for kind, sha256 in record["sha256"].items():
+                length, item = _layout(record, kind, dtype)
+                files[f"{record['name']}.{kind}"] = DataFile(sha256, length * item.itemsize)
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{where}: the manifest is incomplete or invalid ({error}); make the data again"
         ) from error
-    if invalid := [name for name in checksums if not SHARD_FILE.fullmatch(name)]:
+    if invalid := [name for name in files if not SHARD_FILE.fullmatch(name)]:
         raise DataError(f"{where}: the manifest names a file that cannot be in its folder: {invalid[0][:80]!r}")
-    return checksums
+    return files
 
 
 def _stamps(folder: Path, manifest: dict[str, Any]) -> FileStamps:
     """Return the stamps of the existing files of the shards."""
-    paths = [(folder / name).resolve() for name in shard_checksums(manifest, folder / MANIFEST)]
+    paths = [(folder / name).resolve() for name in shard_files(manifest, folder / MANIFEST)]
     return {str(path): _stamp(path) for path in paths if path.is_file()}
 
 
@@ -297,14 +356,25 @@ def _find_damage(
                 compare = verify and not unchanged
                 yield from _check_file(path, length * item.itemsize, checksum if compare else None)
     yield from _check_file(folder / TOKENIZER, None, manifest["tokenizer"]["sha256"])
-    yield from _check_file(folder / UNIGRAM_COUNTS, None, manifest.get("unigram_counts"))
+    counts = folder / UNIGRAM_COUNTS
+    yield from _check_file(counts, None, manifest.get("unigram_counts"), most=counts_size(manifest))
 
 
-def _check_file(path: Path, size: int | None, checksum: str | None) -> Iterator[str]:
+def _check_file(
+    path: Path, size: int | None, checksum: str | None, *, most: int = MAX_TOKENIZER_BYTES
+) -> Iterator[str]:
+    """
+    Args:
+        size: the bytes that the file must have; None: at most `most`.
+    """
     if not path.is_file():
-        yield f"{path}: the file is missing"
-    elif size is not None and (actual_size := path.stat().st_size) != size:
+        yield f"{path}: " + ("it is not a regular file" if path.exists() else "the file is missing")
+        return
+    actual_size = path.stat().st_size
+    if size is not None and actual_size != size:
         yield f"{path}: expected {size} bytes, found {actual_size}"
+    elif size is None and actual_size > most:
+        yield f"{path}: expected at most {most} bytes, found {actual_size}"
     elif checksum is not None and (actual := file_sha256(path)) != checksum:
         yield f"{path}: expected sha256 {checksum}, found {actual}: the file is damaged"
 

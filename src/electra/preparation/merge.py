@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,13 +24,15 @@ from electra.data.shards import (
     UNIGRAM_COUNTS,
     Counts,
     TokenData,
+    copy_at_most,
     file_sha256,
     fingerprint,
     read_manifest,
+    shard_files,
     token_dtype,
     write_manifest,
 )
-from electra.data.tokenizer import describe_tokenizer, load_tokenizer
+from electra.data.tokenizer import MAX_BYTES, describe_tokenizer, load_tokenizer
 from electra.errors import ConfigError, DataError
 from electra.folder_lock import hold, is_lock_file
 from electra.preparation.shard_writer import write_counts, write_unigram_fakes
@@ -133,7 +134,7 @@ def _check_parts(parts: list[TokenData], weights: tuple[float, ...]) -> None:
 
 def _write_merged(out: Path, parts: list[TokenData], weights: tuple[float, ...]) -> dict[str, Any]:
     """Write the merged data and return their manifest."""
-    durable.write(out / TOKENIZER, lambda path: shutil.copyfile(parts[0].tokenizer_path, path))
+    durable.write(out / TOKENIZER, lambda path: _copy(parts[0].tokenizer_path, path, MAX_BYTES))
     counts = _mix_counts(parts, weights)
     durable.write(out / UNIGRAM_COUNTS, lambda path: write_counts(path, counts))
     special, dtype = parts[0].special.ids, token_dtype(parts[0].vocabulary_size)
@@ -141,11 +142,13 @@ def _write_merged(out: Path, parts: list[TokenData], weights: tuple[float, ...])
     for split in SPLITS:
         records: list[dict[str, Any]] = []
         for part in parts:
+            files = shard_files(part.manifest, part.folder / MANIFEST)
             for record in part.manifest["splits"][split]["shards"]:
                 name = f"{split}-{len(records):05d}"
                 checksums = {kind: value for kind, value in record["sha256"].items() if kind != "unigram"}
                 for kind in checksums:
-                    _link(part.folder / f"{record['name']}.{kind}", out / f"{name}.{kind}")
+                    source = f"{record['name']}.{kind}"
+                    _link(part.folder / source, out / f"{name}.{kind}", size=files[source].size)
                 records.append({**record, "name": name, "sha256": checksums})
                 if split == "heldout":  # the fakes are drawn by the frequencies of all parts together
                     write_unigram_fakes(out, records[-1], dtype=dtype, counts=counts, special=special)
@@ -203,10 +206,16 @@ def _merge_statistics(parts: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _link(source: Path, target: Path) -> None:
+def _link(source: Path, target: Path, *, size: int) -> None:
     """Link a file, or copy it where links are impossible. Of a symbolic link, its file is linked."""
     target.unlink(missing_ok=True)  # left by a merge that was killed
     try:
         os.link(source.resolve(), target)
     except OSError:  # another file system, or one without hard links
-        durable.write(target, lambda path: shutil.copyfile(source, path))
+        durable.write(target, lambda path: _copy(source, path, size))
+
+
+def _copy(source: Path, target: Path, size: int) -> None:
+    """Copy a file whose size was checked: another program may still be writing to it."""
+    with source.open("rb") as file:
+        copy_at_most(file, target, size, name=str(source))
