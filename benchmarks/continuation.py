@@ -3,7 +3,7 @@
     python benchmarks/continuation.py MODEL --data DATA --tasks TASKS --out RESULTS.jsonl --runs FOLDER
         --arm plus pretrain=electra-plus-tiny train.batch_size=16 optimizer.learning_rate=1e-4
         --arm masked-lm pretrain=electra-tiny objective.kind=masked-lm packing.builder=packed train.batch_size=16
-            optimizer.learning_rate=1e-4 optimizer.warmup_steps=0
+            optimizer.learning_rate=1e-4 optimizer.max_warmup_steps=10000
         [--flops 1.4e14] [--seeds 0 1 2 3 4] [--task ner-bc5cdr=815] [--repetitions 2]
 
 MODEL is a folder in transformers' form, and DATA was prepared with its tokenizer. An arm is a name, a preset

@@ -261,8 +261,10 @@ def test_the_losses_are_those_of_the_run() -> None:
 def test_the_warm_up_is_described() -> None:
     tenth = "Peak learning rate 0.0001; warm-up over the first tenth of the run (at most 10,000 steps).\n"
     assert tenth in card(config=read_toml("continue"))
-    assert "Peak learning rate 0.001; 100 steps of warm-up.\n15% of the tokens are predicted.\n" in card()
+    assert "0.001; warm-up over the first tenth of the run (at most 100 steps).\n15% of the tokens are" in card()
     config = read_toml("electra-tiny")
+    config["optimizer"]["warmup_steps"] = 150
+    assert "Peak learning rate 0.001; 150 steps of warm-up.\n" in card(config=config)
     config["optimizer"]["steps_before"] = 20_000
     assert "0.001; the learning-rate schedule is that of a run after 20,000 steps.\n" in card(config=config)
 

@@ -105,6 +105,16 @@ def test_a_finished_run_given_again_does_nothing_new(finished: PretrainResult, d
     assert again.outcome == finished.outcome and metrics(finished.run) == before
 
 
+def test_a_run_whose_warm_up_has_no_maximum_can_be_resumed(
+    finished: PretrainResult, data_folder: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(finished.run, tmp_path / "run")
+    stored = (run / "config.toml").read_text()
+    assert "max_warmup_steps = 100\n" in stored
+    (run / "config.toml").write_text(stored.replace("max_warmup_steps = 100\n", ""))  # before 2026-11-28
+    assert pretrain(config(data_folder, run, "train.steps=40", "optimizer.warmup_steps=0")).outcome.step == 40
+
+
 def test_sigkill_and_the_same_command_end_the_same(
     finished: PretrainResult, data_folder: Path, tmp_path: Path
 ) -> None:

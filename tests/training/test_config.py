@@ -47,11 +47,15 @@ def test_the_length_may_be_unknown_and_may_continue_another_run() -> None:
 @pytest.mark.parametrize(
     ("preset", "warmup"),
     [("electra-small", 10_000), ("electra-base", 10_000), ("electra-large", 10_000), ("bert-base", 10_000),
-     ("electra-tiny", 100), ("quickstart", 300), ("roberta-base", 24_000)],
+     ("electra-tiny", 100), ("electra-plus-nano", 100), ("quickstart", 300), ("continue", 2_000),
+     ("roberta-tiny", 1_000), ("roberta-base", 24_000), ("roberta-large", 30_000), ("albert-tiny", 1_000),
+     ("albert-base", 3_125), ("xlnet-base", 20_000), ("xlnet-large", 40_000), ("txl-base", 1),
+     ("txl-large", 16_000)],
 )  # fmt: skip
-def test_presets_of_the_paper_keep_their_warm_up(preset: str, warmup: int) -> None:
+def test_presets_keep_their_warm_up_and_shorten_it_in_a_short_run(preset: str, warmup: int) -> None:
     config = load_config(PretrainConfig, preset)
     assert config.train.steps and config.optimizer.warmup(config.train.steps) == warmup
+    assert config.optimizer.warmup(500) == min(50, warmup)
 
 
 @pytest.fixture

@@ -150,6 +150,10 @@ CHANGES = {
         Change("5", lambda b, a: [run.rates.index(max(run.rates)) for run in (b, a)] == [WARMUP - 1, 4]
                and a.rates[:5] == approximately([PEAK * share for share in (0.2, 0.4, 0.6, 0.8, 1)])),
     ],
+    "optimizer.max_warmup_steps": [
+        Change("2", lambda b, a: [run.rates.index(max(run.rates)) for run in (b, a)] == [4, 1],
+               ("optimizer.warmup_steps=0", "train.steps=50")),
+    ],
     "optimizer.decay_share": [
         Change("0.3", lambda b, a: a.rates[1:8] == approximately([PEAK] * 7) and b.rates[7] < 0.5 * PEAK
                and a.rates[8:] == approximately([PEAK * 2 / 3, PEAK / 3])),
@@ -191,9 +195,10 @@ def same_update(before: Run, after: Run, step: int) -> bool:
 
 
 def run(folder: Path, overrides: tuple[str, ...]) -> Run:
-    config = load_config(PretrainConfig, "electra-tiny", [*BASE, *overrides]).optimizer
+    loaded = load_config(PretrainConfig, "electra-tiny", [*BASE, *overrides])
+    config, steps = loaded.optimizer, loaded.train.steps
     objective = KnownGradients()
-    trainer, _ = train(folder, TrainConfig(steps=STEPS, report_every=1), objective=objective, optimizer=config)
+    trainer, _ = train(folder, TrainConfig(steps=steps, report_every=1), objective=objective, optimizer=config)
     rates = [line["learning_rate"] for line in metrics(folder) if "learning_rate" in line]
     gradients = [objective.gradients(step) for step in range(STEPS)]
     return Run(config, rates, [*objective.history, weights(trainer)], gradients)

@@ -106,7 +106,11 @@ def resolve_for_run(resolved: Resolved, run_folder: RunFolder) -> Resolved:
     """
     config, data = replace(resolved.config, out=run_folder.path), resolved.data
     if resolved.resumed:
-        config = with_shapes_of_run(config, stored_config(run_folder, PretrainConfig))
+        stored = stored_config(run_folder, PretrainConfig)
+        config = with_shapes_of_run(config, stored)
+        if stored.optimizer.warmup_steps:  # its maximum has no effect, and runs from before 2026-11-28 have none
+            longest = stored.optimizer.max_warmup_steps
+            config = replace(config, optimizer=replace(config.optimizer, max_warmup_steps=longest))
     # First the data, because other data can also change settings, such as the vocabulary size.
     check_newest(Checkpoints(run_folder.checkpoints, config.checkpoint), identity(config, data))
     if broadcast_object(run_folder.config.exists()):

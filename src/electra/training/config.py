@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 
 REPORTS, LONGEST_REPORT = 20, 100
 PARTS, LONGEST_UNEVALUATED, LONGEST_UNSAVED = 10, 10_000, 2_000
-WARMUP_SHARE, LONGEST_WARMUP = 0.1, 10_000
+WARMUP_SHARE = 0.1
 """What a setting of 0 means: so many reports, evaluations and checkpoints a run, at most so many steps apart; and
-the share of a run that is warm-up, with its maximum in steps (the paper's)."""
+the share of a run that is warm-up."""
 
 
 def _interval(every: int, steps: int | None, *, parts: int, longest: int) -> int:
@@ -129,8 +129,10 @@ class OptimizerConfig(AdamWConfig):
     learning_rate: PositiveFloat = 5e-4
     """Peak learning rate, reached at the end of the warm-up."""
     warmup_steps: NonNegativeInt = 0
-    """Steps over which the learning rate rises from 0. 0: a tenth of the run, at most 10,000. (While the length of
-    a run of train.minutes is not known, the rate rises as if it took 10,000.)"""
+    """Steps over which the learning rate rises from 0. 0: a tenth of the run, at most max_warmup_steps."""
+    max_warmup_steps: PositiveInt = 10_000
+    """Maximum of the warm-up in steps, if warmup_steps is 0. While the length of a run of train.minutes is not
+    known, the rate rises as if the warm-up took so many."""
     decay_share: Annotated[float, Range(gt=0, le=1)] = 1.0
     """Share of the run (or of each of its stages), at the end, in which the learning rate falls to 0. Before it,
     the rate stays at its peak (warm-up, stable, decay: WSD). 1: it falls from the end of the warm-up."""
@@ -151,8 +153,8 @@ class OptimizerConfig(AdamWConfig):
     def warmup(self, steps: int | None) -> int:
         """The steps of warm-up of a run of so many steps (None: not known yet)."""
         if self.warmup_steps or steps is None:
-            return self.warmup_steps or LONGEST_WARMUP
-        return min(LONGEST_WARMUP, max(1, round(WARMUP_SHARE * (self.steps_before + steps))))
+            return self.warmup_steps or self.max_warmup_steps
+        return min(self.max_warmup_steps, max(1, round(WARMUP_SHARE * (self.steps_before + steps))))
 
     def problems(self) -> Iterator[str]:
         if self.matrices != "muon" and self.muon_momentum != 0.95:
