@@ -66,6 +66,16 @@ def test_an_easy_table_is_learned(finished: FinetuneResult) -> None:
     assert [one["label"] for one in actual] == ["good", "bad"]
 
 
+def test_a_progress_bar_of_each_seed_is_shown_if_asked_for(
+    model: str, easy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**SETTINGS, "model": model, "data.path": easy, "out": tmp_path / "out", "train.epochs": 0.2}
+    config = load_task_config({**settings, "seeds": 2})
+    electra.finetune(config, progress=True)
+    printed = capsys.readouterr()
+    assert printed.out == "" and all(f"seed {seed}: 100%" in printed.err for seed in (0, 1))
+
+
 def test_the_table_has_a_column_for_failures_only_if_a_run_failed(finished: FinetuneResult) -> None:
     def columns(result: FinetuneResult) -> list[str]:
         (table, *_) = result.__rich__().renderables  # type: ignore[union-attr]

@@ -23,6 +23,7 @@ from electra.json_files import read_json, write_json
 from electra.objectives.metric_labels import metric_label
 from electra.serving.predictor import Predictor
 from electra.training.events import EventHook, open_event_hook
+from electra.training.progress_bar import progress_bar, shows_bar
 from electra.training.run_folder import RunFolder, check_out_folder, environment, open_run, require_same_config
 from electra.training.tracking import log_file
 from electra.training.trainer import Outcome
@@ -30,11 +31,13 @@ from electra.training.trainer import Outcome
 logger = logging.getLogger(__name__)
 
 
-def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
+def finetune(config: FinetuneConfig, *, fresh: bool = False, progress: bool | None = None) -> FinetuneResult:
     """Run a fine-tuning, or resume it.
 
     Args:
         fresh: start in a new folder next to `config.out` if that exists.
+        progress: show a progress bar of each seed on stderr, the one thing that is printed. None: in a terminal or
+            a notebook, unless the log shows the progress (level INFO, as on the command line).
 
     Raises:
         ElectraError: the config, the data, the model or the folder cannot be used.
@@ -44,6 +47,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
     out = config.out
     if out is None:
         raise ConfigError("out: is missing; give --out, the folder to write to")
+    shown = shows_bar(progress)  # before the log file, for which the level is INFO
     if not fresh:
         check_out_folder(RunFolder(out))  # before the data are read, which can take minutes
         config = _keep_precision(config, RunFolder(out))
@@ -55,7 +59,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
         durable.write_text(run.config, to_toml(setup.config))
         write_json(run.environment, environment())
         with open_event_hook(run, config.tracking.on_event) as on_event:
-            result = train_seeds(setup, run.path, on_event)
+            result = train_seeds(setup, run.path, on_event, bar=shown)
             if result.stopped_by is not None:
                 on_event("stopped", f"by {signal.Signals(result.stopped_by).name}")
                 return result
@@ -67,7 +71,7 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False) -> FinetuneResult:
     return result
 
 
-def train_seeds(setup: FinetuneSetup, out: Path, on_event: EventHook) -> FinetuneResult:
+def train_seeds(setup: FinetuneSetup, out: Path, on_event: EventHook, *, bar: bool) -> FinetuneResult:
     """Train every seed that is not finished, and export the best model."""
     config, problem = setup.config, setup.task.problem
     finished = load_finished_seeds(out, config, setup.identity)
@@ -78,7 +82,8 @@ def train_seeds(setup: FinetuneSetup, out: Path, on_event: EventHook) -> Finetun
             remove_checkpoints(out / f"seed-{seed}")  # a kill may have left them
             continue
         folder = out / f"seed-{seed}"
-        ended = run_seed(setup, seed, folder, on_event)
+        with progress_bar(f"seed {seed}", shown=bar) as on_report:
+            ended = run_seed(setup, seed, folder, on_event, on_report)
         if isinstance(ended, Outcome):
             return replace(result, stopped_by=ended.stopped_by)
         of_seed = ended.result

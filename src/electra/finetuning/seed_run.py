@@ -26,6 +26,7 @@ from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.batch_source import BatchSource, prefetch
 from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig, TrainerConfig
 from electra.training.events import EventHook
+from electra.training.progress_bar import OnReport
 from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, open_run, require_same_config
 from electra.training.trainer import Outcome, Trainer
@@ -46,7 +47,13 @@ class FinishedSeed:
     model: TaskModel
 
 
-def run_seed(setup: FinetuneSetup, seed: int, folder: Path, on_event: EventHook) -> FinishedSeed | Outcome:
+def run_seed(
+    setup: FinetuneSetup,
+    seed: int,
+    folder: Path,
+    on_event: EventHook,
+    on_report: OnReport = lambda *_: None,
+) -> FinishedSeed | Outcome:
     """Train one seed in its folder, or resume it. Returns only the outcome if a signal stopped it."""
     config = replace(setup.config, seeds=1, seed=seed)
     run = open_run(folder, fresh=False)
@@ -54,7 +61,7 @@ def run_seed(setup: FinetuneSetup, seed: int, folder: Path, on_event: EventHook)
         require_same_config(run, config, settled={}, ignore=MAY_CHANGE)
     model = setup.build_model(seed)
     evaluator = DevEvaluator(setup, model, run)
-    trainer = _build_trainer(setup, config, evaluator, setup.training_rows(seed), on_event)
+    trainer = _build_trainer(setup, config, evaluator, setup.training_rows(seed), on_event, on_report)
     on_event.current_step = lambda: trainer.progress.step
     diverged = None
     try:
@@ -91,7 +98,12 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def _build_trainer(
-    setup: FinetuneSetup, config: FinetuneConfig, evaluator: DevEvaluator, rows: Rows, on_event: EventHook
+    setup: FinetuneSetup,
+    config: FinetuneConfig,
+    evaluator: DevEvaluator,
+    rows: Rows,
+    on_event: EventHook,
+    on_report: OnReport,
 ) -> Trainer:
     """Return the trainer of one seed.
 
@@ -145,5 +157,6 @@ def _build_trainer(
             command_out=run.path.parent,
         ),
         on_event=on_event,
+        on_report=on_report,
     )
     return Trainer(model, trainer_config, context)

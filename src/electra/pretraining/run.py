@@ -6,10 +6,9 @@ import os
 import shutil
 import signal
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Group, RenderableType
@@ -39,6 +38,7 @@ from electra.training.distributed import (
 )
 from electra.training.events import EventHook, open_event_hook
 from electra.training.precision import Precision
+from electra.training.progress_bar import OnReport, progress_bar, shows_bar
 from electra.training.run_context import RunContext, TrainerOptions
 from electra.training.run_folder import RunFolder, environment, open_run
 from electra.training.time_budget import Deadline
@@ -48,23 +48,23 @@ from electra.training.trainer import Outcome, Trainer
 logger = logging.getLogger(__name__)
 
 
-OnReport = Callable[[Mapping[str, Any], int | None], None]
-
-
 def pretrain(
     config: PretrainConfig,
     *,
     fresh: bool = False,
-    on_report: OnReport = lambda *_: None,
+    progress: bool | None = None,
+    on_report: OnReport | None = None,
     started: float | None = None,
 ) -> "PretrainResult":
     """Start or resume a run.
 
     Args:
         fresh: start a new run next to an existing one.
+        progress: show a progress bar on stderr, the one thing that is printed. None: in a terminal or a notebook,
+            unless `on_report` is given or the log shows the progress (level INFO, as on the command line).
         on_report: called with the metrics of each report and each evaluation, as metrics.jsonl has them, and with
-            the length of the run in steps (None while it is being measured), for a progress bar and the like. Of
-            several processes only the main one calls it.
+            the length of the run in steps (None while it is being measured), for a plot and the like. Of several
+            processes only the main one calls it.
         started: `time.monotonic()` at the start of the command, from which `train.deadline` counts; None: now.
 
     Raises:
@@ -77,16 +77,18 @@ def pretrain(
     deadline = Deadline(config.train.deadline, started=started)
     if fresh and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
         raise ConfigError("--fresh: each restart by torchrun would start a new run; give another --out instead")
+    shown = shows_bar(progress) if on_report is None else bool(progress)
     with (
         init_distributed(minutes=config.train.timeout_minutes),
         deterministic_algorithms(config.train.deterministic),
+        progress_bar("pretrain", shown=shown, on_report=on_report or (lambda *_: None)) as report,
     ):
         data, out = open_data(config)
         resumed = broadcast_object(not fresh and any((out / "checkpoints").glob("step-*")))
         resolved = resolve(config, data, resumed=resumed)
         with _open_session(resolved, out, fresh=fresh) as session:
             parts = session.build()
-            trainer = _build_trainer(session, parts, deadline, on_report)
+            trainer = _build_trainer(session, parts, deadline, report)
             outcome = trainer.run()
             return _finish(session, outcome, parts.device)
 

@@ -10,6 +10,7 @@ import torch
 from electra.training.batch_source import BatchSource
 from electra.training.events import Event
 from electra.training.precision import Precision
+from electra.training.progress_bar import OnReport
 from electra.training.run_folder import RunFolder
 from electra.training.time_budget import Deadline
 
@@ -63,5 +64,5 @@ class RunContext:
     checkpoint_texts: Mapping[str, str] = field(default_factory=dict)
     options: TrainerOptions = TrainerOptions()
     on_event: Callable[[Event, str, int], None] = lambda *_: None
-    on_report: Callable[[Mapping[str, Any], int | None], None] = lambda *_: None
+    on_report: OnReport = lambda *_: None
     deadline: Deadline = field(default_factory=Deadline)
