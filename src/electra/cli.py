@@ -155,6 +155,7 @@ def _call_safely(
 ) -> tuple[int, object]:
     """Call a verb, and turn an exception into an exit status and a message."""
     from electra.console import complain, show_log_records
+    from electra.errors import ProcessError
 
     try:
         with show_log_records() if IS_MAIN_PROCESS else contextlib.nullcontext():
@@ -170,7 +171,8 @@ def _call_safely(
         status, message = _explain(error)
         if IS_MAIN_PROCESS:
             complain(f"electra: {message}")
-        elif status == UNEXPECTED_ERROR:  # the main process has reported the user's errors already
+        elif status == UNEXPECTED_ERROR or isinstance(error, ProcessError):
+            # The main process reports the errors that all processes have; it may be the one that is lost.
             complain(f"electra, process {os.environ['RANK']}: {message}")
         return status, None
 

@@ -164,10 +164,13 @@ def test_a_process_that_dies_ends_the_run_and_the_command_goes_on(
     run = tmp_path / "run"
     broken = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run))
     assert broken.returncode != 0
-    assert "process 1 (of 2, counted from 0) died" in broken.stderr
+    assert "process 1 (of 2, counted from 0) does not answer" in broken.stderr
     assert [path.name for path in (run / "checkpoints").glob("step-*")] == ["step-00000010"]
     end = json.loads((run / "ended.json").read_text())
-    assert end["message"].startswith("process 1 (of 2, counted from 0) died") and end["step"] in (12, 13)
+    assert end["message"].startswith("process 1 (of 2, counted from 0) does not answer") and end["step"] in (
+        12,
+        13,
+    )
     done = torchrun(BREAKING, "die", tmp_path / "broken", *arguments(data_folder, run))
     assert done.returncode == 0, done.stderr
     assert_same_losses(run, one)
@@ -199,7 +202,10 @@ def test_a_process_that_is_stopped_goes_on_later(one: Path, data_folder: Path, t
 def test_a_process_that_hangs_is_noticed(data_folder: Path, tmp_path: Path) -> None:
     broken = torchrun(BREAKING, "hang", tmp_path / "broken", *arguments(data_folder, tmp_path / "run"))
     assert broken.returncode != 0
-    assert "process 1 (of 2, counted from 0) died, or has not answered for 10 minutes" in broken.stderr
+    assert (
+        "process 1 (of 2, counted from 0) does not answer: it ended, or did nothing for 10 minutes"
+        in broken.stderr
+    )
 
 
 def test_a_batch_that_does_not_divide_is_refused_before_anything_else(data_folder: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def init_distributed(*, minutes: float) -> Iterator[None]:
         minutes: how long a process waits for the others before the run ends with an error.
 
     Raises:
-        ProcessError: within the block, another process died, or did not answer for so long.
+        ProcessError: another process did not start, or within the block it died or did not answer for so long.
         ConfigError: there are more processes than GPUs.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
@@ -90,6 +90,27 @@ def init_distributed(*, minutes: float) -> Iterator[None]:
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
+    try:
+        _join(backend, minutes=minutes)
+        if is_main_process():
+            logger.info(
+                "%s processes; the run ends if one of them does not answer for %g minutes", world_size(), minutes
+            )
+        with name_lost_peers(minutes=minutes):
+            yield
+    finally:
+        _Groups.messages = _Groups.roll_call = None
+        if dist.is_initialized():
+            with contextlib.suppress(RuntimeError):
+                dist.destroy_process_group()
+
+
+def _join(backend: str, *, minutes: float) -> None:
+    """Create the process groups.
+
+    Raises:
+        ProcessError: another process did not come within this time.
+    """
     timeout = datetime.timedelta(minutes=minutes)
     try:
         store, number, count = next(rendezvous("env://", timeout=timeout))
@@ -99,21 +120,21 @@ def init_distributed(*, minutes: float) -> Iterator[None]:
         dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
         _Groups.messages = dist.new_group(backend="gloo", timeout=timeout)
         _Groups.roll_call = dist.new_group(backend="gloo", timeout=ROLL_CALL_TIMEOUT)
-        if is_main_process():
-            logger.info(
-                "%s processes; the run ends if one of them does not answer for %g minutes", world_size(), minutes
-            )
-        with name_lost_peers(minutes=minutes):
-            yield
-    finally:
-        _Groups.messages = _Groups.roll_call = None
-        with contextlib.suppress(RuntimeError):
-            dist.destroy_process_group()
+    except RuntimeError as error:
+        if not _is_communication_error(error):
+            raise
+        raise ProcessError(
+            f"not all of the {os.environ['WORLD_SIZE']} processes have started within {minutes:g} minutes; see "
+            f"the messages of the others, and check MASTER_ADDR and MASTER_PORT\n  {str(error).splitlines()[0]}"
+        ) from error
 
 
 @contextlib.contextmanager
 def name_lost_peers(*, minutes: float) -> Iterator[None]:
-    """Turn communication errors within the block into a `ProcessError` that names the lost process.
+    """Turn communication errors within the block into a `ProcessError` that names the process without an answer.
+
+    It need not be the cause. A process that was stopped for too long finds, when it goes on, that the others gave
+    up and ended.
 
     `init_distributed` does this, too. This one is for an inner block whose error is recorded (see events.py).
 
@@ -129,16 +150,18 @@ def name_lost_peers(*, minutes: float) -> Iterator[None]:
         which = (
             f"process {missing} (of {world_size()}, counted from 0)"
             if missing
-            else "a process (the log of process 0 has its number)"
+            else "another process (the message of process 0 has its number)"
         )
         raise ProcessError(
-            f"{which} died, or has not answered for {minutes:g} minutes; its own log has the cause, and the same "
+            f"{which} does not answer: it ended, or did nothing for {minutes:g} minutes, or gave up because this "
+            f"process, number {rank()}, did nothing for so long; see the messages of all processes. The same "
             f"command resumes from the last checkpoint\n  {str(error).splitlines()[0]}"
         ) from error
 
 
 def _is_communication_error(error: RuntimeError) -> bool:
-    return isinstance(error, dist.DistError) or any(word in str(error) for word in ("gloo", "NCCL", "Connection"))
+    words = ("gloo", "NCCL", "Connection", "Application timeout")  # gloo says the last one without its name
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
 def _missing_ranks(group: dist.ProcessGroup) -> list[int]:
