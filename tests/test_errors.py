@@ -3,9 +3,12 @@
 import errno
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import electra
 from electra import errors
 from electra.cli import main
 from electra.errors import ConfigError, DataError, describe
@@ -44,6 +47,7 @@ def test_only_an_unexpected_error_has_its_type() -> None:
         ("increase --train.epochs or --batch-size.", "increase `train.epochs` or `batch_size`."),
         ("make it with `electra prepare TEXT --out DATA`, or give --data", None),
         ("resume it: electra pretrain X --out RUN --fresh\n  or give --out", None),
+        ("2 GPUs; give `torchrun --nproc-per-node 2`, or give --data", None),
         ("1–2 -- or 5--6; a word--another, ---data", "1–2 -- or 5--6; a word--another, ---data"),
     ],
 )
@@ -70,3 +74,43 @@ except ValueError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.startswith("a run needs `data` (made by `electra prepare`) and `out`"), done.stderr
+
+
+def test_options_and_commands_with_another_name_in_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    settings = {"model": "wiki-tiny", "task": "cola", "out": tmp_path / "out"}
+    calls: list[tuple[Callable[[], object], str, str]] = [
+        (lambda: electra.load_plugin("none.py"), "--plugin none.py: this is", "none.py: this is"),
+        (
+            lambda: electra.load_config("electra-tiny", {"objective.kind": "none"}),
+            "others need --plugin FILE",
+            "others need electra.load_plugin(FILE)",
+        ),
+        (
+            lambda: electra.finetune(electra.load_task_config(settings)),
+            "of the task's data, --data PATH",
+            "give the folder or file of the task's data",
+        ),
+        (
+            lambda: electra.load(tmp_path),
+            f"electra pretrain PRESET --data {tmp_path} --out RUN",
+            "electra.pretrain",
+        ),
+        (
+            lambda: electra.load("wiki-tiny").predict(["one"]),
+            "fine-tune it: electra finetune MODEL --task NAME",
+            "fine-tune it: electra.finetune",
+        ),
+        (
+            lambda: electra.Scorer("wiki-tiny/encoder"),
+            "masked language model: electra score --surprisal",
+            "masked language model: electra.load(MODEL).surprisal",
+        ),
+    ]
+    for call, command, python in calls:
+        for is_command, end in ((True, command), (False, python)):
+            monkeypatch.setattr(errors, "_command_line", is_command)
+            with pytest.raises(errors.ElectraError) as raised:
+                call()
+            message = str(raised.value)
+            assert end in message and ("--" in message or "electra pretrain" in message) == is_command, message

@@ -13,7 +13,9 @@ NO_MEMORY = (
 """Parts of the messages of libraries and of the system when a library, a tensor or a thread finds no memory."""
 
 
-_OPTION = re.compile(r"(?P<command>\belectra [a-z][^`\n;]*)|(?<![\w-])--(?P<name>[a-z][a-z0-9_.-]*[a-z0-9])")
+_OPTION = re.compile(
+    r"(?P<command>\b(?:electra [a-z]|torchrun )[^`\n;]*)|(?<![\w-])--(?P<name>[a-z][a-z0-9_.-]*[a-z0-9])"
+)
 _command_line = False  # of the process: threads and wrapped errors must agree
 
 
@@ -22,6 +24,7 @@ class ElectraError(ValueError):
 
     Messages are written for the command line, as in "give --train.steps". In Python they name the setting or
     argument instead, as in "give `train.steps`"; commands, such as `electra prepare TEXT --out DATA`, stay.
+    `caller_name` is for options and commands that have another name in Python.
     """
 
     def __str__(self) -> str:
@@ -42,6 +45,15 @@ def on_command_line() -> Iterator[None]:
 def for_caller(message: str) -> str:
     """A message that names options of the command line; outside of it, with settings and arguments instead."""
     return message if _command_line else _OPTION.sub(_name_setting, message)
+
+
+def caller_name(option: str, python: str) -> str:
+    """How the caller names something: by an option or a command of the command line, or as in Python.
+
+    It is for what `for_caller` cannot know: an option whose setting has another name, and a command that is a
+    function.
+    """
+    return option if _command_line else python
 
 
 def _name_setting(found: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.errors import ConfigError, did_you_mean
+from electra.errors import ConfigError, caller_name, did_you_mean
 
 Entry = TypeVar("Entry")
 
@@ -65,7 +65,8 @@ class Registry:
             names = self.names()
             raise ConfigError(
                 f"there is no {self.noun} {str(name)!r}{did_you_mean(str(name), names)}\n"
-                f"  available: {', '.join(names)}; others need --plugin FILE"
+                f"  available: {', '.join(names)}; others need "
+                f"{caller_name('--plugin FILE', 'electra.load_plugin(FILE)')}"
             )
         return entry
 
@@ -101,7 +102,9 @@ def load_plugin(path: str | Path) -> None:
         return
     spec = importlib.util.spec_from_file_location(name, file)
     if not file.is_file() or spec is None or spec.loader is None:
-        raise ConfigError(f"--plugin {path}: this is not a Python file; give the path of a .py file")
+        raise ConfigError(
+            f"{caller_name('--plugin ', '')}{path}: this is not a Python file; give the path of a .py file"
+        )
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -110,7 +113,7 @@ def load_plugin(path: str | Path) -> None:
         raise
     except Exception as error:
         del sys.modules[name]
-        raise ConfigError(f"--plugin {path}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{caller_name('--plugin ', '')}{path}: {type(error).__name__}: {error}") from error
 
 
 encoders = Registry(

@@ -65,12 +65,17 @@ def foreign(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_command_of_a_file_is_ignored_with_a_warning(foreign: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_command_of_a_file_is_ignored_with_a_warning(
+    foreign: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with caplog.at_level(logging.WARNING):
         assert electra.load_config(foreign, {"train.steps": 5}).tracking.on_event == ""
     assert (
         "not started, because a file has it" in caplog.text and "--tracking.on_event 'touch broken'" in caplog.text
     )
+    monkeypatch.setattr("electra.errors._command_line", False)
+    electra.load_config(foreign)
+    assert "to start it: `tracking.on_event` 'touch broken'" in caplog.text
     given = {"tracking.on_event": "touch mine"}
     assert electra.load_config(foreign, given).tracking.on_event == "touch mine"
     assert TrackingConfig().trusted(()) == TrackingConfig()

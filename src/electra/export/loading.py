@@ -6,7 +6,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from electra.data.shards import MANIFEST
-from electra.errors import CheckpointError, require
+from electra.errors import CheckpointError, caller_name, require
 from electra.export.huggingface import load as load_folder
 from electra.export.included_models import find_included, included_models, model_path
 from electra.export.onnx.graph import is_onnx
@@ -73,7 +73,7 @@ def find_model(model: str | Path) -> Path:
         if (path / MANIFEST).is_file():
             raise CheckpointError(
                 f"{path} is prepared data, not a model; give a run that was trained on it: "
-                f"electra pretrain PRESET --data {path} --out RUN"
+                + caller_name(f"electra pretrain PRESET --data {path} --out RUN", "electra.pretrain")
             )
         raise CheckpointError(
             f"{path} is not a model: it has no config.json, no export and no config.toml\n  give {MODEL_KINDS}"

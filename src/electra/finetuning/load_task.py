@@ -1,6 +1,6 @@
 """Load the task that a config names, with its data."""
 
-from electra.errors import ConfigError, did_you_mean
+from electra.errors import ConfigError, caller_name, did_you_mean
 from electra.finetuning.config import FinetuneConfig
 from electra.registry import tasks
 from electra.tasks.base import Task
@@ -28,7 +28,8 @@ def load_task(config: FinetuneConfig) -> Task:
 
 def _load_task(config: FinetuneConfig) -> Task:
     if config.data.path is None and config.data.train is None:
-        raise ConfigError("data.path: is missing; give the folder or file of the task's data, --data PATH")
+        option = caller_name(", --data PATH", "")
+        raise ConfigError(f"data.path: is missing; give the folder or file of the task's data{option}")
     if config.kind != "named":
         if find_named_task(config.task) or config.task == "glue":
             raise ConfigError(

@@ -124,7 +124,7 @@ class TrainedLengthCheck:
             for_caller(
                 "An input of %s tokens is longer than those that the network was trained on (%s), and may be read "
                 "worse; read fewer tokens at once (--max-length %s), or continue its training with "
-                "--packing.sequence_length %s: electra pretrain with --init.from RUN or --init.discriminator MODEL"
+                "--packing.sequence_length %s and --init.from RUN or --init.discriminator MODEL"
             ),
             f"{length:,}", f"{self.trained_length:,}", self.trained_length, length,
         )  # fmt: skip

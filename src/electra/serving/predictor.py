@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from electra.data.tokenizer import special_tokens
-from electra.errors import CheckpointError, DataError
+from electra.errors import CheckpointError, DataError, caller_name
 from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model, name_in_messages
 from electra.serving.batching import TrainedLengthCheck, check_texts
 from electra.tasks.base import InputSpec, Outputs, Prediction, Rows, Text, describe_unknown
@@ -106,7 +106,7 @@ class Predictor:
         if loaded.task is None or kind == "encoder":
             raise CheckpointError(
                 f"{name_in_messages(model)} was not fine-tuned for a task with electra; fine-tune it: "
-                "electra finetune MODEL --task NAME"
+                f"{caller_name('electra finetune MODEL --task NAME', 'electra.finetune')}"
             )
         assert kind not in ("discriminator", "generator")
         self.problem = load_problem(loaded.task)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from rich.text import Text
 
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, caller_name
 from electra.objectives.config import DEFAULT_OBJECTIVE
 from electra.serving.backends import (
     LoadedModel,
@@ -181,9 +181,11 @@ class Scorer:
     ) -> None:
         loaded = load_model(model, max_length=max_length)
         if head_kind(loaded) != "discriminator":
-            hint = "" if loaded.task is None else "; to use it for its task: electra predict"
+            predict = caller_name("electra predict", "electra.load(MODEL).predict")
+            hint = "" if loaded.task is None else f"; to use it for its task: {predict}"
             if head_kind(loaded) == "generator":
-                hint = "; to score words by a masked language model: electra score --surprisal"
+                surprisal = caller_name("electra score --surprisal", "electra.load(MODEL).surprisal")
+                hint = f"; to score words by a masked language model: {surprisal}"
             raise CheckpointError(
                 f"{name_in_messages(model)} is {describe_head(loaded)}; this needs a discriminator, such as "
                 f"a run with objective.kind {DEFAULT_OBJECTIVE}{hint}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.errors import DataError, did_you_mean
+from electra.errors import DataError, caller_name, did_you_mean
 from electra.readers.base import known_endings
 from electra.readers.read import is_table, read_records
 from electra.tasks import json_splits
@@ -197,7 +197,8 @@ def _hint_for_layout(folder: Path) -> str:
             f"make a table of {them}"
         )
     if whole := min(folder.glob(f"*{json_splits.SUFFIX}"), default=None):
-        return f"; {remedy}. If {whole.name} has all splits, as CLINC150's, give it itself: --data {whole}"
+        option = caller_name("--data", "`data.path`")
+        return f"; {remedy}. If {whole.name} has all splits, as CLINC150's, give it itself: {option} {whole}"
     return f"; {remedy}"
 
 

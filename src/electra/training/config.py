@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Range
 from electra.data.sampling import sequences_before
+from electra.errors import for_caller
 from electra.modeling.device import DEVICE_NAMES, is_device_name
 
 TrackerName = Literal["none", "wandb", "mlflow", "trackio"]
@@ -230,8 +231,11 @@ class TrackingConfig:
         if not self.on_event or "tracking.on_event" in given:
             return self
         logger.warning(
-            "tracking.on_event is not started, because a file has it and files can be from others; to start it: "
-            "--tracking.on_event %s", shlex.quote(self.on_event),
+            for_caller(
+                "tracking.on_event is not started, because a file has it and files can be from others; to start "
+                "it: --tracking.on_event %s"
+            ),
+            shlex.quote(self.on_event),
         )  # fmt: skip
         return replace(self, on_event="")
 

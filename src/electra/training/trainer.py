@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from electra import durable
+from electra.errors import for_caller
 from electra.modeling.flops import flops_per_token
 from electra.objectives.base import TrainableModule
 from electra.objectives.health import LOSS_SPIKE, Finding, HealthMonitor
@@ -116,10 +117,9 @@ class Trainer:
                 self._after_step()
                 if signal := self.agreed_signal(self.stop_signal.received or 0):
                     self._save()
-                    logger.warning(
-                        "saved at step %s; to resume, give the same command with --out %s, without --fresh",
-                        f"{self.progress.step:,}", options.command_out or self.context.run_folder.path,
-                    )  # fmt: skip
+                    out = options.command_out or self.context.run_folder.path
+                    resume = for_caller(f"to resume, do the same with --out {out}, without --fresh")
+                    logger.warning("saved at step %s; %s", f"{self.progress.step:,}", resume)
                     break
         return Outcome(self.progress.step, self.progress.steps, signal or None, self.evaluation)
 
