@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from small_model import write_model
 
 import electra
 from electra.data.tokenizer import load_tokenizer
-from electra.errors import CheckpointError, DataError
+from electra.errors import CheckpointError, ConfigError, DataError
 from electra.export import huggingface
 from electra.export.parity import parity
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
@@ -193,6 +194,21 @@ def test_texts_of_the_wrong_form_are_refused(tokenizer_json: Path, encoder: Bert
 
 def test_no_texts_have_no_predictions(tokenizer_json: Path, encoder: BertEncoder) -> None:
     assert predictor("linear", tokenizer_json, encoder)([]) == []
+
+
+def test_the_labels_with_the_highest_scores(tmp_path: Path) -> None:
+    problem = Classification(("accuracy",), labels=LABELS)
+    model = electra.load(write_model(tmp_path / "model", problem=problem))
+    (prediction,) = model.predict(["a dog"])
+    assert list(prediction["scores"]) == list(LABELS)
+    best = sorted(prediction["scores"].items(), key=lambda pair: -pair[1])[:2]
+    (two,) = model.predict(["a dog"], top=2)
+    assert list(two["scores"].items()) == best and two["label"] == prediction["label"]
+    with pytest.raises(ConfigError, match=r"^top: must be at least 1, got 0$"):
+        model.predict(["a dog"], top=0)
+    values = electra.load(write_model(tmp_path / "values", problem=Regression(("error",), low=2.0, high=9.0)))
+    with pytest.raises(ConfigError, match=r"^top: is for models that give scores to labels .* of kind regression"):
+        values.predict(["a dog"], top=2)
 
 
 def test_words_are_given_as_a_text_or_a_list(tokenizer_json: Path, encoder: BertEncoder) -> None:

@@ -105,13 +105,17 @@ class Model:
         """
         return self._surprisal_scorer(texts)
 
-    def predict(self, texts: Sequence[Text]) -> list[Prediction]:
+    def predict(self, texts: Sequence[Text], *, top: int | None = None) -> list[Prediction]:
         """Labels, values, tags or answers of a fine-tuned model (`Predictor`).
+
+        Args:
+            top: number of labels in the `scores` of a prediction, the highest first. None: all.
 
         Raises:
             CheckpointError: the model was not fine-tuned.
+            ConfigError: the model does not score labels, and `top` is given.
         """
-        return self._predictor(texts)
+        return self._predictor(texts, top=top)
 
     def save(self, folder: str | Path) -> Path:
         """Write the model with its present weights as a folder that electra and transformers load, and return it.

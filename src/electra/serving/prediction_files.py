@@ -34,14 +34,16 @@ Record = dict[str, Any]
 
 
 def check_top(problem: "Problem", top: int | None, option: str) -> None:
-    """Check that a number of labels is only given for a model that scores labels.
+    """Check that a number of labels is at least 1, and only given for a model that scores labels.
 
     Args:
         option: the name of `top` in the message.
 
     Raises:
-        ConfigError: the model predicts tags, answers or a number.
+        ConfigError: it is less than 1, or the model predicts tags, answers or a number.
     """
+    if top is not None and top < 1:
+        raise ConfigError(f"{option}: must be at least 1, got {top}")
     if top is not None and (problem.reads_words or not getattr(problem, "labels", ())):
         raise ConfigError(
             f"{option}: is for models that give scores to labels (of kind classification, pair or multilabel); "

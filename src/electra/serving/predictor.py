@@ -15,10 +15,12 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError, caller_name
 from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model, name_in_messages
 from electra.serving.batching import TrainedLengthCheck, check_texts
+from electra.serving.prediction_files import check_top
 from electra.tasks.base import InputSpec, Outputs, Prediction, Rows, Text, describe_unknown
 from electra.tasks.catalog import load_problem
 from electra.tasks.long_texts import LONG_TEXT_METHODS, LongTexts
 from electra.tasks.tagging import Tagging
+from electra.tasks.texts import highest_scores
 
 logger = logging.getLogger(__name__)
 
@@ -125,24 +127,34 @@ class Predictor:
         """Whether an input is a pair: two texts, or a question and its passage."""
         return self.problem.takes_pairs
 
-    def __call__(self, texts: Sequence[Text], *, batch_tokens: int | None = None) -> list[Prediction]:
+    def __call__(
+        self, texts: Sequence[Text], *, top: int | None = None, batch_tokens: int | None = None
+    ) -> list[Prediction]:
         """One prediction per text, in the order of the texts. A text that was too long has `cut` in its
         prediction.
 
         Args:
             texts: texts; pairs of texts, if the task has pairs; for tagging, lists of words, or texts that are
                 split at blanks; for question answering, pairs of question and passage.
+            top: number of labels in the `scores` of a prediction, the highest first; not for tags, answers and
+                numbers. None: all, in the order of the labels.
             batch_tokens: the maximum number of tokens of a batch, padding included. None: a default for the
                 device.
 
         Raises:
             TypeError: a single text was given instead of a list of texts, or a text is no string.
             DataError: a text does not have the form that the task needs, or has broken Unicode.
-            ConfigError: rows are too short for the task, such as for a question and some of its passage.
+            ConfigError: rows are too short for the task, such as for a question and some of its passage; or the
+                model does not score labels, and `top` is given.
         """
+        check_top(self.problem, top, "top")
         counts = _Counts()
         predictions = self._predict(texts, counts, batch_tokens)
         counts.warn(self.input_spec.max_length)
+        if top is not None:
+            for prediction in predictions:
+                if isinstance(prediction.get("scores"), dict):  # a problem of a plugin may have none
+                    prediction["scores"] = highest_scores(prediction["scores"], top)
         return predictions
 
     def stream(self, inputs: Iterable[tuple[Tag, Text]]) -> Iterator[tuple[Tag, Text, Prediction]]:
