@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 LOCK_FILE, DECIDING_FILE = "taken.json", "taken.deciding"
 HEARTBEAT_SECONDS, STALE_SECONDS = 20.0, 300.0
 """Seconds between two heartbeats, and seconds without a heartbeat after which a lock counts as abandoned."""
+POLL_SECONDS = 0.2
+"""Seconds between two checks of whether another process has released a lock."""
 HEARTBEATS_TO_WAIT = 3.5
 """How long to wait for the heartbeat of another machine, in units of `HEARTBEAT_SECONDS`."""
 
@@ -63,16 +65,19 @@ def acquire(folder: Path) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def hold(folder: Path, *, work: str) -> Iterator[None]:
+def hold(folder: Path, *, work: str, wait: bool = False) -> Iterator[None]:
     """Lock a folder for the block.
 
     Args:
         work: what a process does that holds the lock, for the message.
+        wait: wait for the end of another process that holds it.
 
     Raises:
         CheckpointError: another live process holds it, or the folder cannot be written to.
     """
     wait_for_heartbeat(folder)
+    while wait and is_locked(folder):
+        time.sleep(POLL_SECONDS)
     with acquire(folder) as acquired:
         if not acquired:
             raise locked_error(folder, work=work)

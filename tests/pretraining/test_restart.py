@@ -19,7 +19,7 @@ def test_a_large_text_is_packed_and_verified_once(
     pretrain(config(data_folder, tmp_path / "small", *options))
     monkeypatch.setattr("electra.pretraining.build.INDEX_TOKENS", 1)
 
-    def dies(_: Path) -> None:
+    def dies(_: Path, *, wait: bool) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -19,6 +19,7 @@ from electra.export.huggingface import save
 from electra.export.loading import AVERAGED, is_model_folder, load_pretrained
 from electra.export.model_card import CardKind, model_card
 from electra.export.parity import TOLERANCE, parity
+from electra.folder_lock import hold
 from electra.json_files import read_json
 from electra.modeling.encoders.base import EncoderConfig
 from electra.objectives.base import ExportableNetwork, NetworkName, Objective
@@ -67,7 +68,12 @@ class ExportResult:
 
 
 def export_run(
-    path: Path, *, checkpoint: str | None = None, out: Path | None = None, dtype: torch.dtype = torch.float32
+    path: Path,
+    *,
+    checkpoint: str | None = None,
+    out: Path | None = None,
+    dtype: torch.dtype = torch.float32,
+    wait: bool = False,
 ) -> ExportResult:
     """Export all networks of a run, with model cards, and compare them with transformers.
 
@@ -78,9 +84,10 @@ def export_run(
         checkpoint: the name of the checkpoint; None: the latest one.
         out: the folder to write to; None: RUN/export.
         dtype: of the stored weights. The comparison is with the networks whose weights are rounded to it.
+        wait: if another process exports to the same folder, wait for its end.
 
     Raises:
-        CheckpointError: there is no such run or checkpoint, or it is damaged.
+        CheckpointError: there is no such run or checkpoint, it is damaged, or another process exports to `out`.
     """
     run_folder = RunFolder(path)
     source = find_checkpoint(run_folder, checkpoint)
@@ -91,16 +98,17 @@ def export_run(
     folders: dict[NetworkName, Path] = {}
     differences: dict[NetworkName, float | None] = {}
     cards = _cards(run_folder, source, config, dtype)
-    if out is None:
-        durable.write_text(run_folder.card, cards["run"])
-    for name, network in objective.exportable_networks().items():
-        folders[name] = folder / name
-        _save(name, network, folders[name], source, config, card=cards[name], dtype=dtype)
-        ids_BL, segment_ids_BL, mask_BL = _sample(config.model, config.packing.sequence_length)
-        differences[name] = parity(
-            folders[name], network.encoder, network.head, ids_BL, segment_ids_BL, mask_BL, pairs=network.pairs
-        )
-    averaged = _save_averaged(objective, folders, folder / AVERAGED, source, config, cards=cards, dtype=dtype)
+    with hold(folder, work="exporting", wait=wait):
+        if out is None:
+            durable.write_text(run_folder.card, cards["run"])
+        for name, network in objective.exportable_networks().items():
+            folders[name] = folder / name
+            _save(name, network, folders[name], source, config, card=cards[name], dtype=dtype)
+            ids_BL, segment_ids_BL, mask_BL = _sample(config.model, config.packing.sequence_length)
+            differences[name] = parity(
+                folders[name], network.encoder, network.head, ids_BL, segment_ids_BL, mask_BL, pairs=network.pairs
+            )
+        averaged = _save_averaged(objective, folders, folder / AVERAGED, source, config, cards=cards, dtype=dtype)
     result = ExportResult(source.state["step"], folders, differences, averaged)
     for line in str(result).splitlines():
         logger.info("exported %s", line)

@@ -190,7 +190,7 @@ def _finish(session: _Session, outcome: Outcome, device: torch.device) -> "Pretr
     """Export a finished run, and report how the run ended."""
     run_folder, on_event = session.run_folder, session.on_event
     finished = outcome.stopped_by is None and is_main_process()
-    exported = export_run(run_folder.path) if finished else None
+    exported = export_run(run_folder.path, wait=True) if finished else None
     if exported is not None:
         check_encoder_changes(session.resolved.config, session.resolved.data, exported, device)
     if finished:  # the index is no longer needed
