@@ -207,6 +207,7 @@ def _explain(error: BaseException) -> tuple[int, str]:
 
 def _call(verb: str, arguments: list[str]) -> object:
     from electra.config import check
+    from electra.config_fields import DEVICE_NAMES, is_device_name
     from electra.errors import ConfigError, did_you_mean
     from electra.help import verb_help
 
@@ -222,6 +223,8 @@ def _call(verb: str, arguments: list[str]) -> object:
         raise ConfigError(f"electra {verb} runs in one process; start it without torchrun")
     config = _parse(verb, run, arguments)
     check(config)
+    if not is_device_name(device := getattr(config, "device", None) or "auto"):
+        raise ConfigError(f"--device: there is no device {device!r}; give {DEVICE_NAMES}")
     return run(config)
 
 

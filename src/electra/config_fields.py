@@ -162,6 +162,14 @@ def override_names(overrides: Sequence[str]) -> set[str]:
     return {override.partition("=")[0].replace("-", "_") for override in overrides}
 
 
+DEVICE_NAMES = "auto, cpu, cuda, cuda:1 (a GPU by its number, from 0) or mps"
+
+
+def is_device_name(name: str) -> bool:
+    """Whether a name is that of a device, whatever this machine has."""
+    return re.fullmatch(r"auto|cpu|cuda(:\d+)?|mps", name) is not None
+
+
 OTHER_NAMES = {
     "bs": "batch_size", "batch": "batch_size", "per_device_train_batch_size": "batch_size",
     "bf16": "precision", "fp16": "precision", "max_seq_length": "max_length",

@@ -1,7 +1,7 @@
 """A verb's help, and the refusal of its options, must not wait for what only the work needs."""
 
+import json
 import pkgutil
-import re
 import subprocess
 import sys
 
@@ -33,11 +33,42 @@ def test_a_report_needs_no_torch() -> None:
     assert len(modules) > 20 and "torch" not in imported_with(modules).split()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["pretrain", "electra-tiny"], ["finetune", "MODEL", "--task", "cola", "--data", "GLUE"]]
-)
-def test_a_missing_folder_is_said_before_anything_heavy_is_imported(arguments: list[str]) -> None:
-    code = f"import sys\nfrom electra.cli import main\nassert main({arguments!r}) == 2\n"
-    code += f"print(*(name for name in {HEAVY!r} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert re.match("electra: a (run|fine-tuning) needs --(data|out)", done.stderr) and done.stdout.strip() == ""
+PRETRAIN = "pretrain electra-tiny --data DATA --out RUN"
+FINETUNE = "finetune MODEL --data DATA --out OUT"
+
+
+WRONG_OPTIONS = {
+    "pretrain electra-tiny": "a run needs --data",
+    "finetune MODEL --task cola --data GLUE": "a fine-tuning needs --out",
+    f"{PRETRAIN} --optimiser.lr 3": "optimiser: there is no such section; did you mean 'optimizer'?",
+    f"{PRETRAIN} --optimizer.lr 3": "did you mean --optimizer.learning_rate?",
+    f"{PRETRAIN} --masking.share x --train.precision fp16": "2 problems on the command line",
+    f"{PRETRAIN} --train.batch_size 0": "train.batch_size: must be at least 1, got 0",
+    f"{PRETRAIN} --lr 3": "did you mean --optimizer.learning_rate?",
+    f"{FINETUNE} --task nope": "there is no task 'nope'",
+    f"{FINETUNE} --kind nope": "there is no kind of task 'nope'",
+    f"{FINETUNE} --task cola --kind pair": "--task cola has its own kind",
+    f"{FINETUNE} --task cola --head.nope 3": "head.nope: there is no such setting",
+    f"{FINETUNE} --task cola --seeds 0": "seeds: must be at least 1, got 0",
+    "predict MODEL text --nope 3": "Unrecognized options: --nope",
+    "predict MODEL text --device cuad": "--device: there is no device 'cuad'",
+    "score MODEL text --long nope": "must be one of memory, windows, got 'nope'",
+    "data inspect DATA --packing.nope 3": "packing.nope: there is no such setting",
+}
+"""Commands with a wrong option, and what is said of it."""
+CALLS = f"""
+import contextlib, io, json, sys
+from electra.cli import main
+for command in {list(WRONG_OPTIONS)!r}:
+    with contextlib.redirect_stderr(io.StringIO()) as stderr:
+        assert main(command.split()) == 2
+    print(json.dumps([command, stderr.getvalue(), [name for name in {HEAVY!r} if name in sys.modules]]))
+"""
+
+
+def test_a_wrong_option_is_refused_before_anything_heavy_is_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True, check=True)
+    for line in done.stdout.splitlines():
+        command, message, heavy = json.loads(line)
+        assert WRONG_OPTIONS[command] in message
+        assert not heavy, command

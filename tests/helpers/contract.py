@@ -11,7 +11,7 @@ from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.base import Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
-from electra.objectives.masking import MaskingConfig
+from electra.objectives.masking_config import MaskingConfig
 from electra.pretraining.config import PretrainConfig, build_objective
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)

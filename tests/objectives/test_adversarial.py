@@ -13,7 +13,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.adversarial import Adversarial
 from electra.objectives.config import GeneratorConfig, ObjectiveParts
-from electra.objectives.masking import MaskingConfig
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary
 

@@ -11,7 +11,7 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.bert import BertConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveParts
 from electra.objectives.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
-from electra.objectives.masking import MaskingConfig
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.vocabulary import Vocabulary
 
 SPECIAL = SpecialTokens(pad=0, unknown=1, classify=2, separate=3, mask=4)

@@ -7,7 +7,7 @@ import torch
 from contract import KINDS, MODEL, SPECIAL, TABLES, WORDS, batch, trigrams
 from torch.nn import functional as F
 
-from electra.objectives.masking import MaskingConfig
+from electra.objectives.masking_config import MaskingConfig
 from electra.pretraining.config import PretrainConfig, build_objective
 
 PADDING = 40

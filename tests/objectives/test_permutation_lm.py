@@ -7,7 +7,8 @@ from contract import batch, objective
 from torch import Tensor
 
 from electra.data.collate import Batch
-from electra.objectives.masking import Masking, MaskingConfig
+from electra.objectives.masking import Masking
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.permutation_lm import PermutationLanguageModel
 from electra.objectives.row_rng import Purpose, uniforms
 

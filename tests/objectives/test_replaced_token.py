@@ -12,7 +12,8 @@ from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts
-from electra.objectives.masking import Masking, MaskingConfig, replace_tokens, text_mask
+from electra.objectives.masking import Masking, replace_tokens, text_mask
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.vocabulary import Vocabulary

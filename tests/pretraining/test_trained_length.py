@@ -9,8 +9,9 @@ from electra.config import load_config
 from electra.data.shards import TokenData
 from electra.errors import ConfigError
 from electra.export.loading import load_pretrained
-from electra.pretraining.config import InitConfig, PretrainConfig
+from electra.pretraining.config import PretrainConfig
 from electra.pretraining.export import trained_length
+from electra.pretraining.init_config import InitConfig
 from electra.pretraining.resolve import resolve
 from electra.pretraining.run import pretrain
 from electra.pretraining.warm_start import refuse_fixed

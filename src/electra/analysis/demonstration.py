@@ -22,7 +22,8 @@ from electra.errors import CheckpointError
 from electra.export.loading import load_pretrained
 from electra.export.pretrained import Pretrained
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from electra.objectives.masking import MaskingConfig, draw_masks, replace_tokens
+from electra.objectives.masking import draw_masks, replace_tokens
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.vocabulary import Vocabulary
 from electra.serving.coloring import color_tokens, format_probability
 

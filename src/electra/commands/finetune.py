@@ -77,19 +77,23 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetuneEstim
         electra finetune RUN --kind classification --data reviews.csv --out OUT
     """
     _check_paths(command)
+    from electra.finetuning.load_task import find_task
+    from electra.tasks import glue
+
+    config = read_command(command)
+    is_all_of_glue = config.task == "glue" and config.kind == "named"
+    if not is_all_of_glue:
+        find_task(config)  # a wrong name is refused before torch is imported, which takes seconds
     from electra.export.loading import find_model
     from electra.finetuning.dry_run import dry_run
     from electra.finetuning.glue import finetune_glue, write_submission
     from electra.finetuning.run import finetune
-    from electra.tasks import glue
 
-    config = read_command(command)
     if command.init_from_task is not None and config.init == "random":
         raise ConfigError("--init random: starts from no other weights; leave --init-from-task out")
     if command.init_from_task == config.model:
         with in_option("--init-from-task"):
             find_model(config.model)
-    is_all_of_glue = config.task == "glue" and config.kind == "named"
     if command.submission is not None and not command.submission.parent.is_dir():
         raise ConfigError(f"--submission: there is no folder {command.submission.parent}")
     if command.dry_run:

@@ -83,12 +83,15 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     missing = [option for name, option in needed.items() if paths[name] is None and name not in table]
     if missing and not command.dry_run:
         raise ConfigError(f"a run needs {' and '.join(missing)}")
-    from electra.pretraining.config import PretrainConfig, refuse_two_lengths
+    from electra.pretraining.early_check import check_early, refuse_two_lengths
+
+    check_early(command.preset, overrides)
+    refuse_two_lengths(command.preset, given)
+    from electra.pretraining.config import PretrainConfig
     from electra.pretraining.warm_start import refuse_fixed, refuse_unused
 
     config = load_config(PretrainConfig, command.preset, overrides, overrides_from=COMMAND_LINE)
     config = replace(config, tracking=config.tracking.trusted(given))
-    refuse_two_lengths(command.preset, given)
     refuse_fixed(config.init, given)
     refuse_unused(config.objective, given)
     if config.init.discriminator is not None and config.init.vocabulary == "same" and not config.init.average:

@@ -12,7 +12,7 @@ from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig
 from electra.objectives.description import ModelDescription
-from electra.objectives.masking import MaskingConfig
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.metric_labels import metric_label
 
 SECOND_TITLE = "ELECTRA discriminator as a masked language model"

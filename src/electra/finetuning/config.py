@@ -1,10 +1,12 @@
 """The config of a fine-tuning, and the defaults that depend on the task and on the size of the model."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from electra import config
 from electra.config import (
@@ -16,11 +18,12 @@ from electra.config import (
     Range,
 )
 from electra.errors import ConfigError
-from electra.modeling.encoders.base import EncoderConfig
-from electra.tasks.base import Task
-from electra.tasks.config import DataConfig, HeadConfig
-from electra.tasks.task_model import Reduction
+from electra.tasks.config import DataConfig, HeadConfig, Reduction
 from electra.training.config import AdamWConfig, LoopConfig, OptimizerConfig, TrackingConfig
+
+if TYPE_CHECKING:
+    from electra.modeling.encoders.base import EncoderConfig
+    from electra.tasks.base import Task
 
 LEAST_STEPS = 300
 """A run has so many epochs by default that it has this number of steps; with fewer, an encoder hardly learns a

@@ -1,11 +1,16 @@
 """Load the task that a config names, with its data."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from electra.errors import ConfigError, caller_name, did_you_mean
 from electra.finetuning.config import FinetuneConfig
 from electra.registry import tasks
-from electra.tasks.base import Task
 from electra.tasks.catalog import NAMED_TASKS, NamedTask, find_named_task
-from electra.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from electra.tasks.base import Problem, Task
 
 OWN_DATA_SETTINGS = ("train", "dev", "test", "text", "pair", "label")
 """Settings of the user's own data: files and columns."""
@@ -18,7 +23,10 @@ def load_task(config: FinetuneConfig) -> Task:
         ConfigError: there is no such task, or a setting of its data is missing or does not apply.
         DataError: the data are missing or cannot be used.
     """
-    task = _load_task(config)
+    from electra.tasks.classification import Classification
+
+    name, loader = find_task(config)
+    task = loader.load_task(name, config.data, config.head)
     if config.data.class_weights and not (isinstance(task.problem, Classification) and task.problem.weights):
         raise ConfigError(
             "data.class_weights: is for your own tables of kind classification or pair; leave it out"
@@ -26,7 +34,12 @@ def load_task(config: FinetuneConfig) -> Task:
     return task
 
 
-def _load_task(config: FinetuneConfig) -> Task:
+def find_task(config: FinetuneConfig) -> tuple[str, NamedTask | type[Problem]]:
+    """Return the name of the task of a config, and what loads it. A wrong name is refused without torch.
+
+    Raises:
+        ConfigError: there is no such task, or a setting of its data is missing or does not apply.
+    """
     if config.data.path is None and config.data.train is None:
         option = caller_name(", --data PATH", "")
         raise ConfigError(f"data.path: is missing; give the folder or file of the task's data{option}")
@@ -36,8 +49,7 @@ def _load_task(config: FinetuneConfig) -> Task:
                 f"kind: --task {config.task} has its own kind; leave out --kind, or for your own data give "
                 "another --task"
             )
-        own: Task = tasks.get(config.kind).load_task(config.task or config.kind, config.data, config.head)
-        return own
+        return config.task or config.kind, tasks.get(config.kind)
     if not config.task:
         raise ConfigError("task: is missing; give --task NAME, or for your own data --kind classification")
     if (named := find_named_task(config.task)) is None:
@@ -47,9 +59,8 @@ def _load_task(config: FinetuneConfig) -> Task:
             f"  tasks: {', '.join(names)}; "
             f"for your own data give --kind {', '.join(tasks.names())}"
         )
-    name, task = named
-    _check_data_settings(config, task)
-    return task.load_task(name, config.data, config.head)
+    _check_data_settings(config, named[1])
+    return named
 
 
 def _check_data_settings(config: FinetuneConfig, task: NamedTask) -> None:

@@ -2,15 +2,14 @@
 
 import functools
 import logging
-import re
 
 import torch
 
+from electra.config_fields import DEVICE_NAMES, is_device_name
 from electra.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-DEVICE_NAMES = "auto, cpu, cuda, cuda:1 (a GPU by its number, from 0) or mps"
 WIDEST_FLOATS = {"mps": torch.float32}
 """The floating-point type with the most digits, of types of devices without float64."""
 
@@ -49,11 +48,6 @@ def _warn_about_mps() -> None:
         "mps: electra has never been measured on Apple's GPUs; compare some results with those of cpu, and if an "
         "operation is missing, set the environment variable PYTORCH_ENABLE_MPS_FALLBACK=1"
     )
-
-
-def is_device_name(name: str) -> bool:
-    """Whether a name is one that `resolve_device` knows, whatever this machine has."""
-    return re.fullmatch(r"auto|cpu|cuda(:\d+)?|mps", name) is not None
 
 
 def _problem(name: str) -> str | None:

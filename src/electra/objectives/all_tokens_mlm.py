@@ -33,7 +33,8 @@ from electra.objectives.generator_objective import (
     GeneratorObjectiveConfig,
     describe_restoring,
 )
-from electra.objectives.masking import Masking, MaskingConfig
+from electra.objectives.masking import Masking
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 
 

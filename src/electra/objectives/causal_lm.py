@@ -23,7 +23,7 @@ from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveConfig, ObjectiveParts
 from electra.objectives.description import ModelDescription
 from electra.objectives.language_model import LanguageModel
-from electra.objectives.masking import MaskingConfig
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.stream_memory import StreamMemory
 

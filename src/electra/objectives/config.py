@@ -16,7 +16,7 @@ from electra.modeling.encoders.base import Capability, EncoderConfig
 from electra.modeling.encoders.tables import with_kind_of_positions
 from electra.objectives.base import Objective
 from electra.objectives.description import ModelDescription
-from electra.objectives.masking import MaskingConfig
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.vocabulary import NGRAMS, FakesKind, Vocabulary
 from electra.registry import encoders, objectives
 

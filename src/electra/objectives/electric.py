@@ -46,7 +46,6 @@ from electra.objectives.config import (
 from electra.objectives.description import ModelDescription
 from electra.objectives.masking import (
     Masking,
-    MaskingConfig,
     attention_mask_of,
     draw_masks,
     max_predictions,
@@ -54,6 +53,7 @@ from electra.objectives.masking import (
     replace_tokens,
     text_mask,
 )
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 

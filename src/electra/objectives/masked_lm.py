@@ -24,7 +24,8 @@ from electra.modeling.kernels.cross_entropy import cross_entropy
 from electra.objectives.base import Counts, ExportableNetwork, NetworkName, Objective, StepOutput
 from electra.objectives.config import ObjectiveParts, SentenceLossConfig
 from electra.objectives.description import ModelDescription
-from electra.objectives.masking import Masking, MaskingConfig, attention_mask_of, draw_masks, max_predictions
+from electra.objectives.masking import Masking, attention_mask_of, draw_masks, max_predictions
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.sentences import SentenceLoss, with_cls_position

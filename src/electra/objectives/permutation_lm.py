@@ -26,7 +26,8 @@ from electra.objectives.base import Counts, Objective, StepOutput
 from electra.objectives.config import ObjectiveConfig, ObjectiveParts, Sections
 from electra.objectives.description import ModelDescription
 from electra.objectives.language_model import LanguageModel
-from electra.objectives.masking import Masking, MaskingConfig, attention_mask_of, draw_masks, max_predictions
+from electra.objectives.masking import Masking, attention_mask_of, draw_masks, max_predictions
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory

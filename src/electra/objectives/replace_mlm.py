@@ -32,7 +32,8 @@ from electra.objectives.generator_objective import (
     GeneratorObjectiveConfig,
     describe_restoring,
 )
-from electra.objectives.masking import Masking, MaskingConfig, max_predictions
+from electra.objectives.masking import Masking, max_predictions
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.metrics import MaskedLanguageModelMetrics
 from electra.objectives.sentences import with_cls_position
 

@@ -38,12 +38,12 @@ from electra.objectives.generator_objective import (
 )
 from electra.objectives.masking import (
     Masking,
-    MaskingConfig,
     max_predictions,
     non_padding,
     replaced_labels,
     top_positions,
 )
+from electra.objectives.masking_config import MaskingConfig
 from electra.objectives.metrics import DetectionMetrics, MaskedLanguageModelMetrics
 from electra.objectives.row_rng import Purpose, uniforms
 from electra.objectives.stream_memory import StreamMemory

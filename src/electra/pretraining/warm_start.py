@@ -19,7 +19,8 @@ from electra.modeling.heads import LanguageModelHead, MaskedLanguageModelHead, R
 from electra.modeling.sharing import load_standalone
 from electra.objectives.base import ExportableNetwork, Objective
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, scores_of
-from electra.pretraining.config import InitConfig, PretrainConfig
+from electra.pretraining.config import PretrainConfig
+from electra.pretraining.init_config import InitConfig
 from electra.pretraining.masked_lm_head import initialize_masked_lm_head, load_masked_lm_head
 from electra.pretraining.second_stage import FirstStage, load_first_stage, load_weights, with_shapes_of_first_stage
 from electra.registry import encoders

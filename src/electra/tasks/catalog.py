@@ -1,13 +1,17 @@
 """Tasks with public data by name, and the problems of fine-tuned models."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from electra.errors import CheckpointError, ConfigError
 from electra.registry import tasks
 from electra.tasks import glue, squad, tagging_datasets
-from electra.tasks.base import Problem, Task
-from electra.tasks.config import DataConfig, HeadConfig
+
+if TYPE_CHECKING:
+    from electra.tasks.base import Problem, Task
+    from electra.tasks.config import DataConfig, HeadConfig
 
 
 class NamedTask(Protocol):

@@ -1,13 +1,18 @@
 """Settings of a task's data and of its head."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from electra.config import NonNegativeInt, OpenFraction, Range
-from electra.tasks.long_texts import LongTexts
 
+if TYPE_CHECKING:
+    from electra.tasks.long_texts import LongTexts
+
+Reduction = Literal["mean", "sum"]
 Pieces = Literal["first", "all"]
 SHORTEST = 8
 """Minimum number of tokens that a row, or a long text, may be limited to."""
@@ -63,6 +68,8 @@ class DataConfig:
     @property
     def long_texts(self) -> LongTexts | None:
         """How to read texts that are longer than a row. None: they are cut."""
+        from electra.tasks.long_texts import LongTexts
+
         return None if self.long == "cut" else LongTexts(self.long, self.max_length)
 
     def problems(self) -> Iterator[str]:

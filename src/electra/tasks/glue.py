@@ -5,19 +5,24 @@ quotation marks are part of the text. A line that lacks a column (QQP has some) 
 an error in a test split.
 """
 
+from __future__ import annotations
+
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from electra import durable
 from electra.errors import DataError
 from electra.readers.lines import check_is_text, read_lines
-from electra.tasks.base import Prediction, Task
-from electra.tasks.classification import Classification
-from electra.tasks.config import DataConfig, HeadConfig
-from electra.tasks.regression import Regression
-from electra.tasks.texts import TextExample
+
+if TYPE_CHECKING:
+    from electra.tasks.base import Prediction, Task
+    from electra.tasks.classification import Classification
+    from electra.tasks.config import DataConfig, HeadConfig
+    from electra.tasks.regression import Regression
+    from electra.tasks.texts import TextExample
 
 SOURCE = "the official files are at https://gluebenchmark.com/tasks, one folder per task"
 NLI = ("contradiction", "entailment", "neutral")
@@ -64,6 +69,10 @@ class GlueTask:
         Raises:
             DataError: a file that training needs is missing, or a file cannot be read.
         """
+        from electra.tasks.base import Task
+        from electra.tasks.classification import Classification
+        from electra.tasks.regression import Regression
+
         path = data.path or Path()
         if (folder := self.find_folder(path)) is None:
             raise DataError(f"{path}: there is no folder {self.folder}; {SOURCE}")
@@ -120,6 +129,8 @@ class GlueTask:
 
     def _read(self, path: Path, split: str, notes: list[str]) -> list[TextExample]:
         """Return the examples of a file. Those of a test split have no answers, whatever the file has."""
+        from electra.tasks.texts import TextExample
+
         check_is_text(path)
         is_test = split.startswith("test")
         lines = read_lines(path)

@@ -1,13 +1,16 @@
 """SQuAD 1.1 and 2.0 by name."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from electra.errors import DataError
-from electra.tasks.base import Task
-from electra.tasks.config import DataConfig, HeadConfig
-from electra.tasks.question_answering import QuestionAnswering, load_question_files
-from electra.tasks.squad_files import SOURCE
+
+if TYPE_CHECKING:
+    from electra.tasks.base import Task
+    from electra.tasks.config import DataConfig, HeadConfig
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,9 @@ class Squad:
         Raises:
             DataError: a file is missing or damaged.
         """
+        from electra.tasks.question_answering import QuestionAnswering, load_question_files
+        from electra.tasks.squad_files import SOURCE
+
         folder = data.path or Path()
         names = [f"{split}-v{self.version}.json" for split in ("train", "dev")]
         if not folder.is_dir() or data.train is not None:

@@ -1,17 +1,21 @@
 """Tagging tasks with public data sets: their files, columns and metrics."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from electra.errors import DataError
 from electra.tasks import conll
-from electra.tasks.base import Task
-from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.conll import Columns, Sentence
-from electra.tasks.tabular import SPLIT_SEED
-from electra.tasks.tagging import Metric, build_tagging_task
+
+if TYPE_CHECKING:
+    from electra.tasks.base import Task
+    from electra.tasks.config import DataConfig, HeadConfig
+    from electra.tasks.tagging import Metric
 
 CORRECT, ERROR = "c", "i"
 CORRECT_TAGS = (CORRECT, "-", "correct")
@@ -45,6 +49,8 @@ class TaggingDataset:
         Raises:
             DataError: a file is missing, ambiguous or damaged.
         """
+        from electra.tasks.tagging import build_tagging_task
+
         folder = data.path or Path()
         paths = {split: find_file(folder, names) for split, names in self.files.items()}
         optional = (self.derived_split, "test")
@@ -65,6 +71,8 @@ class TaggingDataset:
 
     def _derive_split(self, splits: dict[str, list[Sentence]]) -> list[str]:
         """Add the split whose file is missing, and return remarks for the log."""
+        from electra.tasks.tabular import SPLIT_SEED
+
         if self.derived_split == "dev":
             examples = splits["train"]
             kept = len(examples) - max(1, len(examples) // 10)

@@ -19,9 +19,9 @@ from electra.modeling.kernels.documents import AttentionMask, padded_length
 from electra.modeling.task_heads import TaskHead
 from electra.objectives.base import Counts, StepOutput, TrainableModule
 from electra.tasks.base import Outputs, Problem, Rows, TaskBatch, collate
+from electra.tasks.config import Reduction
 from electra.tasks.long_texts import LongTexts, summary_positions
 
-Reduction = Literal["mean", "sum"]
 CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
 """Tokens per batch, including padding, when outputs are computed: enough for the full speed of matrix products."""
 

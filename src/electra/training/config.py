@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from electra.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Range
+from electra.config_fields import DEVICE_NAMES, is_device_name
 from electra.data.sampling import sequences_before
 from electra.errors import for_caller
-from electra.modeling.device import DEVICE_NAMES, is_device_name
 
 TrackerName = Literal["none", "wandb", "mlflow", "trackio"]
 logger = logging.getLogger(__name__)

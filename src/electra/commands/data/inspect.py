@@ -99,6 +99,9 @@ def run(config: InspectConfig) -> InspectResult:
         electra data inspect DATA
         electra data inspect DATA --split heldout --packing.sequence_length 512 --packing.builder original
     """
+    from electra.pretraining.early_check import check_early
+
+    check_early(config.preset, config.overrides)  # before torch is imported, which takes seconds
     from electra.data.inspection import inspect_data
     from electra.data.shards import TokenData
     from electra.pretraining.config import PretrainConfig
