@@ -104,13 +104,39 @@ def test_all_problems_are_named_together(tmp_path: Path) -> None:
     assert "name: is missing; give --name VALUE" in message
 
 
+@pytest.mark.parametrize("value", ["=1", ""])
 @pytest.mark.parametrize(
-    ("given", "meant"),
-    [("lr", "optimizer.learning_rate"), ("max_steps", "train.steps"), ("mlm_probability", "masking.share")],
+    ("given", "of_pretraining", "of_finetuning"),
+    [
+        ("lr", "did you mean --optimizer.learning_rate?", "did you mean --optimizer.learning_rate?"),
+        ("learning_rate", "did you mean --optimizer.learning_rate?", "did you mean --optimizer.learning_rate?"),
+        ("per_device_train_batch_size", "did you mean --train.batch_size?", "did you mean --train.batch_size?"),
+        ("mlm_probability", "did you mean --masking.share?", ""),
+        (
+            "max_steps",
+            "did you mean --train.steps?",
+            "give --train.epochs N (--dry-run shows the number of steps)",
+        ),
+        ("num_train_epochs", "give --train.steps N (an epoch is the rows that ", "did you mean --train.epochs?"),
+        ("epochs", "give --train.steps N (an epoch is the rows that ", "did you mean --train.epochs?"),
+        ("train.epochs", "give --train.steps N (an epoch is the rows that ", None),
+        ("warmup_steps", "did you mean --optimizer.warmup_steps?", "did you mean --optimizer.warmup_share?"),
+        ("warmup_ratio", "did you mean --optimizer.warmup_steps?", "did you mean --optimizer.warmup_share?"),
+        ("seed", "did you mean --train.seed?", None),
+        ("bf16", "give --train.precision bfloat16", "give --train.precision bfloat16"),
+        ("fp16", "give --train.precision float16", "give --train.precision float16"),
+        ("output_dir", "did you mean --out?", "did you mean --out?"),
+    ],
 )
-def test_a_name_of_other_trainers_is_understood(given: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"{given}: there is no such setting; did you mean --{meant}"):
-        load_config(PretrainConfig, None, [f"{given}=1"])
+def test_a_name_of_other_trainers_is_understood(
+    given: str, of_pretraining: str, of_finetuning: str | None, value: str
+) -> None:
+    """`of_finetuning` is None if fine-tuning has the setting."""
+    for config, hint in ((PretrainConfig, of_pretraining), (FinetuneConfig, of_finetuning)):
+        if hint is not None:
+            with pytest.raises(ConfigError) as caught:
+                load_config(config, None, [f"{given}{value}"])
+            assert f"{given}: there is no such setting{hint and '; '}{hint}" in str(caught.value)
 
 
 def test_checks_of_sections_and_of_the_whole_are_gathered() -> None:

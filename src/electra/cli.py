@@ -276,8 +276,10 @@ def _split_overrides(arguments: list[str], *, options: list[str]) -> tuple[list[
     """Return the arguments without the overrides, and the overrides as `"section.name=value"`.
 
     An argument that is similar to one of the verb's `options` is left to tyro, which suggests that option.
-    `--steps 5` is not similar: it becomes an override, because the config knows that `train.steps` was meant.
+    `--steps 5` becomes an override, because the config knows that `train.steps` was meant.
     """
+    from electra.config_fields import OTHER_NAMES
+
     others: list[str] = []
     overrides: list[str] = []
     queue = deque(arguments)
@@ -285,7 +287,9 @@ def _split_overrides(arguments: list[str], *, options: list[str]) -> tuple[list[
         argument = queue.popleft()
         name, equals, value = argument.removeprefix("--").partition("=")
         name = name.replace("-", "_")
-        is_option = "." not in name and get_close_matches(name, options, n=1)
+        is_option = name in options or (
+            "." not in name and name not in OTHER_NAMES and get_close_matches(name, options, n=1)
+        )
         if not argument.startswith("--") or not name or is_option:
             others.append(argument)
             continue

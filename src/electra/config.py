@@ -149,7 +149,7 @@ def load_config(
     table = read_toml(source) if source is not None else {}
     problems: list[str] = []
     for override in overrides:
-        _override(table, override, problems)
+        _override(cls, table, override, problems)
     config = _build(cls, table, "", problems, root=cls)
     if problems:
         if source is not None:
@@ -316,10 +316,10 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     return settings
 
 
-def _override(table: Table, override: str, problems: list[str]) -> None:
+def _override(cls: type[Any], table: Table, override: str, problems: list[str]) -> None:
     name, equals, text = override.partition("=")
     name = name.replace("-", "_")
-    if not equals:
+    if not equals and any(name == setting.name for setting in settings(cls)):
         problems.append(f"--{name}: needs a value, as in --{name} VALUE")
         return
     if any("\ud800" <= character <= "\udfff" for character in text):

@@ -172,17 +172,29 @@ def is_device_name(name: str) -> bool:
 
 OTHER_NAMES = {
     "bs": "batch_size", "batch": "batch_size", "per_device_train_batch_size": "batch_size",
-    "bf16": "precision", "fp16": "precision", "max_seq_length": "max_length",
-    "lr": "learning_rate", "wd": "weight_decay", "warmup": "warmup_steps", "warmup_ratio": "warmup_share",
+    "bf16": "precision bfloat16", "fp16": "precision float16", "max_seq_length": "max_length",
+    "lr": "learning_rate", "wd": "weight_decay", "logging_steps": "report_every", "mlm_probability": "share",
+    "warmup": "warmup_steps", "warmup_ratio": "warmup_share",
+    "warmup_steps": "warmup_share", "warmup_share": "warmup_steps",
     "max_steps": "steps", "num_epochs": "epochs", "num_train_epochs": "epochs",
-    "logging_steps": "report_every", "mlm_probability": "share",
+    "epochs": "steps N (an epoch is the rows that `electra data inspect DATA --preset PRESET` counts, divided by "
+    "train.batch_size)",
+    "steps": "epochs N (--dry-run shows the number of steps)", "output_dir": "out",
 }  # fmt: skip
-"""What other trainers call a setting (transformers, timm), and its name here."""
+"""What other trainers (transformers, timm) or another verb call a setting, and its name here, which can be followed
+by a value and a remark."""
 
 
 def hint_for_other_section(cls: type[Any], key: str) -> str:
     """Return a hint for a setting that was written in the wrong section, or with the name that another trainer has
     for it; empty if there is none."""
-    names = [setting.name for setting in settings(cls)]
-    matches = [name for name in names if name.rpartition(".")[2] in (key, OTHER_NAMES.get(key))]
-    return f"; did you mean --{matches[0]}?" if matches else ""
+    names: dict[str, str] = {}
+    for setting in settings(cls):
+        names.setdefault(setting.name.rpartition(".")[2], setting.name)
+    value, tried = "", set[str]()
+    while key not in names and key in OTHER_NAMES and key not in tried:
+        tried.add(key)
+        key, _, value = OTHER_NAMES[key].partition(" ")
+    if key not in names:
+        return ""
+    return f"; give --{names[key]} {value}" if value else f"; did you mean --{names[key]}?"

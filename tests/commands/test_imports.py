@@ -45,6 +45,8 @@ WRONG_OPTIONS = {
     f"{PRETRAIN} --masking.share x --train.precision fp16": "2 problems on the command line",
     f"{PRETRAIN} --train.batch_size 0": "train.batch_size: must be at least 1, got 0",
     f"{PRETRAIN} --lr 3": "did you mean --optimizer.learning_rate?",
+    f"{PRETRAIN} --epochs 3": "epochs: there is no such setting; give --train.steps N",
+    f"{FINETUNE} --task cola --steps 5": "steps: there is no such setting; give --train.epochs N",
     f"{FINETUNE} --task nope": "there is no task 'nope'",
     f"{FINETUNE} --kind nope": "there is no kind of task 'nope'",
     f"{FINETUNE} --task cola --kind pair": "--task cola has its own kind",
