@@ -181,8 +181,8 @@ OTHER_NAMES = {
     "train.batch_size)",
     "steps": "epochs N (--dry-run shows the number of steps)", "output_dir": "out",
 }  # fmt: skip
-"""What other trainers (transformers, timm) or another verb call a setting, and its name here, which can be followed
-by a value and a remark."""
+"""What other trainers (transformers, timm) or another verb call a setting, and its name here, which may have a
+value behind it."""
 
 
 def hint_for_other_section(cls: type[Any], key: str) -> str:
