@@ -56,6 +56,10 @@ def test_settings_of_other_objectives_are_checked_although_they_are_not_used() -
     assert config.objective.kind == "masked-lm"
 
 
+def test_a_deadline_that_cannot_be_kept_is_refused() -> None:
+    assert problems("train.deadline=0.9") == ["train.deadline: must be at least 1, got 0.9"]
+
+
 def test_settings_of_the_optimizer_that_exclude_each_other() -> None:
     assert problems("optimizer.decay_share=.2", "optimizer.warmup_over_decay=true") == [
         "optimizer.decay_share: with warmup_over_decay the decay starts at step 0; leave one of them out"

@@ -13,7 +13,7 @@ from loop import LENGTH, NextId, batch_of, healthy, metrics, same, train, weight
 from electra.data.collate import Batch
 from electra.errors import CheckpointError
 from electra.modeling.flops import Networks
-from electra.objectives.health import DEADLINE, TOO_LONG, WARMING_UP
+from electra.objectives.health import DEADLINE, LATE, TOO_LONG, WARMING_UP
 from electra.training import trainer as module
 from electra.training.config import CheckpointConfig, EvaluationConfig, TrainConfig
 from electra.training.time_budget import Deadline
@@ -163,6 +163,25 @@ def test_the_last_evaluation_is_planned_once_before_a_deadline(
     )  # fmt: skip
     assert outcome.step == outcome.steps == 80, "900 s less 30 for the export, 50 for ten evaluations, and 20"
     assert clock.now <= 900 - 30
+
+
+def test_an_evaluation_that_does_not_fit_before_the_deadline_is_reported_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(module.time, "perf_counter", clock)
+
+    def evaluate(examples: int) -> dict[str, float]:
+        clock.now += 10 * examples
+        return healthy(examples)
+
+    for examples, late in ((11, []), (13, [1])):  # a fifth of the ten minutes is reserved: 120 seconds
+        out, evaluation = tmp_path / str(examples), EvaluationConfig(examples=examples, interim_examples=9)
+        train(
+            out, TrainConfig(steps=1000, deadline=10.0), micro_batches=clock.micro_batches, evaluate=evaluate,
+            evaluation=evaluation, deadline=Deadline(10.0, clock=clock),
+        )  # fmt: skip
+        assert [line["step"] for line in metrics(out) if line.get("health") == LATE] == late
 
 
 def test_the_checkpoint_of_the_last_step_before_a_deadline_says_that_the_run_is_finished(tmp_path: Path) -> None:

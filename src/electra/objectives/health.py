@@ -14,7 +14,7 @@ NOT_FINITE = "not finite"
 COLLAPSED, TOO_STRONG, STUCK = "generator collapsed", "generator too strong", "discriminator stuck"
 OF_EVALUATIONS = (COLLAPSED, TOO_STRONG, STUCK)
 WARMING_UP, CORPUS_TOO_SMALL = "still warming up", "corpus too small"
-DEADLINE = "ended by the deadline"
+DEADLINE, LATE = "ended by the deadline", "later than the deadline"
 SPIKE, MARGIN = 1.3, 1.0
 """A loss above SPIKE times the recent median, and more than MARGIN nats above it, is a spike."""
 SLOWDOWN = 0.6
@@ -85,6 +85,19 @@ class HealthMonitor:
         self.losses = [*self.losses, metrics["loss"]][-WINDOW:]
         self.speeds = [*self.speeds, metrics["flops_per_second"]][-WINDOW:]
         return findings
+
+    def check_deadline(self, evaluation_seconds: float, *, reserved: float) -> list[Finding]:
+        """The finding that the last evaluation takes longer than what is reserved for it and for the export."""
+        if evaluation_seconds <= reserved:
+            return []
+        return self._new([
+            Finding(
+                LATE,
+                f"the last evaluation alone takes about {evaluation_seconds:,.0f} seconds, and {reserved:,.0f} "
+                "are reserved for it and the export before the deadline, so the run will end later",
+                "lower evaluation.examples or raise train.deadline",
+            )
+        ])  # fmt: skip
 
     def end_at_deadline(self, step: int, steps: int | None, *, minutes: float, rate: float) -> list[Finding]:
         """The finding that a run ends at a step before its planned end, with the rate as a share of its peak."""

@@ -65,11 +65,12 @@ class TrainConfig(LoopConfig):
     """Length of the run in minutes, instead of `steps`. The number of steps is computed from the speed of the
     first steps. Loading, the choice of the precision, the export, and what evaluations need beyond a fifth of the
     minutes come on top, often one or two minutes on a CPU; `train.deadline` limits the whole command."""
-    deadline: PositiveFloat | None = None
+    deadline: Annotated[float, Range(ge=1)] | None = None
     """Minutes after the start of the command at which the run ends, whatever its length: it stops early enough to
-    evaluate, save and export. It is finished then, and is not resumed. What was planned for later steps does not
-    happen: the end of the learning rate's decay, the last tenth of electra-plus. After a kill, the same command
-    has all of the minutes again. None: no deadline."""
+    evaluate, save and export. At least 1: the start, two evaluations and the export of a tiny network take half
+    a minute. The run is finished then, and is not resumed. What was planned for later steps does not happen: the
+    end of the learning rate's decay, the last tenth of electra-plus. After a kill, the same command has all of the
+    minutes again. None: no deadline."""
     batch_ramp_steps: NonNegativeInt = 0
     """Steps over which the batch size grows. Each third of them uses a quarter, a half, then three quarters of
     batch_size. 0: the full batch size from the start."""

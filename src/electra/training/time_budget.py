@@ -33,6 +33,8 @@ class Deadline:
     ) -> None:
         self._minutes, self._clock = minutes, clock
         self._started = clock() if started is None else started
+        self.reserved = math.inf if minutes is None else ENDING_SHARE * 60.0 * minutes
+        """Maximum number of seconds that are reserved for the export and the last evaluation."""
 
     def seconds_left(self, evaluation_seconds: float) -> float:
         """Seconds in which training must stop, so that the last evaluation and the export are done in time.
@@ -42,7 +44,7 @@ class Deadline:
         """
         if self._minutes is None:
             return math.inf
-        ending = min(EXPORT_SECONDS + evaluation_seconds, ENDING_SHARE * 60.0 * self._minutes)
+        ending = min(EXPORT_SECONDS + evaluation_seconds, self.reserved)
         return 60.0 * self._minutes - (self._clock() - self._started) - ending
 
 

@@ -74,10 +74,8 @@ class Trainer:
         if config.train.sharding == "full" and world_size() > 1:
             shard(objective, context.device)
         optimizer = build_optimizer(objective, config.optimizer, rate_scales=self.options.learning_rate_scales)
-        self.update = Update(
-            objective, optimizer, gradient_clip=config.optimizer.gradient_clip, precision=context.precision,
-            device=context.device,
-        )  # fmt: skip
+        clip, precision = config.optimizer.gradient_clip, context.precision
+        self.update = Update(objective, optimizer, gradient_clip=clip, precision=precision, device=self.device)
         self.progress, self.evaluation = Progress(steps=config.train.steps), dict[str, Any]()
         self.metrics = MetricAccumulator(self.progress)
         self.health = HealthMonitor(silent=self.options.ignored_findings)
@@ -225,6 +223,7 @@ class Trainer:
 
     def _seconds_before_deadline(self) -> float:
         last_evaluation = self.config.evaluation.last_size * self.progress.evaluation_seconds
+        self._warn_of(self.health.check_deadline(last_evaluation, reserved=self.context.deadline.reserved))
         return self.context.deadline.seconds_left(last_evaluation)
 
     def _end_at_deadline(self) -> None:
