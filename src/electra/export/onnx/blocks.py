@@ -44,7 +44,7 @@ def linear_rows(graph: Graph, x: str, layer: torch.nn.Linear, rows: slice) -> st
 
 def attend(graph: Graph, scores: str, bias: str, value: str, heads: int, D: int) -> str:
     """The average of the values (B, L, D), weighted by the softmax of scores plus bias."""
-    weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
+    weights = graph.softmax(graph.op("Add", scores, bias))
     return graph.merge_heads(graph.op("MatMul", weights, graph.split_heads(value, heads, D // heads)), D)
 
 

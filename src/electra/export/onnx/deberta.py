@@ -97,17 +97,33 @@ def _products(graph: Graph, x: str, vectors_RD: Tensor, rows: str, heads: int) -
 
 
 def _with_convolution(graph: Graph, convolution: Convolution, x: str, embeddings: str) -> str:
-    """The first block's output with the convolution of the embeddings, which are 0 at padding."""
+    """The first block's output with the convolution of the embeddings, which are 0 at padding.
+
+    It is a product of windows of tokens: Conv would sum in an order that depends on the length.
+    """
     mask_BL1 = graph.op("Cast", graph.op("Unsqueeze", MASK, graph.integers(2)), to=graph.types.FLOAT)
-    inputs = graph.op("Transpose", graph.op("Mul", embeddings, mask_BL1), perm=[0, 2, 1])
     layer = convolution.convolution
-    assert layer.bias is not None
-    added = graph.op(
-        "Conv", inputs, graph.parameter(layer.weight), graph.parameter(layer.bias), group=layer.groups,
-        pads=[layer.kernel_size[0] // 2] * 2,
-    )  # fmt: skip
+    width, axis = layer.kernel_size[0], graph.integers(1)
+    pads = graph.integers(width // 2, width // 2)
+    padded = graph.op("Pad", graph.op("Mul", embeddings, mask_BL1), pads, graph.scalar(0.0), axis)
+    ends = [number - width + 1 for number in range(width - 1)] + [2**31]
+    parts = [
+        graph.op("Slice", padded, graph.integers(start), graph.integers(end), axis)
+        for start, end in enumerate(ends)
+    ]
+    windows = graph.op("Concat", *parts, axis=-1)
+    added = graph.product(windows, _convolution_matrix(layer), layer.bias)
     if convolution.activation is torch.tanh:
         added = graph.op("Tanh", added)
     else:
         added = graph.activation(added, convolution.activation)
-    return graph.norm(graph.op("Add", x, graph.op("Transpose", added, perm=[0, 2, 1])), convolution.norm)
+    return graph.norm(graph.op("Add", x, added), convolution.norm)
+
+
+def _convolution_matrix(layer: torch.nn.Conv1d) -> Tensor:
+    """The weight (D, width D) of a convolution for the states of a window; 0 between groups."""
+    size, width = layer.out_channels, layer.kernel_size[0]
+    weight_DwD = layer.weight.new_zeros(size, width, size)
+    for rows in torch.arange(size).chunk(layer.groups):
+        weight_DwD[rows[:, None, None], torch.arange(width)[:, None], rows] = layer.weight[rows].detach().mT
+    return weight_DwD.flatten(1)

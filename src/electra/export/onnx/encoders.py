@@ -160,7 +160,9 @@ def _relative_attention(
         difference_HK1 = (other_D - same_D).view(heads, K, 1)
         constant_H11 = (attention.segment_bias.detach().view(heads, K, 1) * difference_HK1).sum(1, keepdim=True)
         query_heads = graph.split_heads(query, heads, K)
-        segment_scores = graph.op("MatMul", query_heads, graph.parameter(difference_HK1.clone()))
+        # MatMul with one column would sum in an order that depends on the length.
+        by_unit = graph.op("Mul", query_heads, graph.parameter(difference_HK1.mT))
+        segment_scores = graph.op("ReduceSum", by_unit, graph.integers(-1), keepdims=1)
         segment_scores = graph.op("Add", segment_scores, graph.parameter(constant_H11))
         scores = graph.op("Add", scores, graph.op("Mul", segment_scores, other_segment))
     scores = graph.op("Mul", scores, graph.scalar(K**-0.5))

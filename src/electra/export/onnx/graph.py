@@ -182,6 +182,20 @@ class Graph:
             case "silu":
                 return self.op("Mul", x, self.op("Sigmoid", x))
 
+    def softmax(self, x: str) -> str:
+        """The softmax over the last axis.
+
+        In 8 bits, its sum is computed in float64. The order of onnxruntime's sum depends on the padding, and so on
+        the other texts of the batch. A difference in the last bit is enough for the next layer to round some
+        value to another step.
+        """
+        if not self.int8_layers:
+            return self.op("Softmax", x, axis=-1)
+        axis = self.integers(-1)
+        powers = self.op("Exp", self.op("Sub", x, self.op("ReduceMax", x, axis, keepdims=1)))
+        sums = self.op("ReduceSum", self.op("Cast", powers, to=self.types.DOUBLE), axis, keepdims=1)
+        return self.op("Div", powers, self.op("Cast", sums, to=self.types.FLOAT))
+
     def split_heads(self, x: str, heads: int, size: int, *, keys: bool = False) -> str:
         """Reshape (B, L, D) to (B, H, L, K), or for keys to (B, H, K, L)."""
         x_BLHK = self.op("Reshape", x, self.integers(0, 0, heads, size))

@@ -181,7 +181,7 @@ def _conditional_span(graph: Graph, encoder: EncoderModule, head: ConditionalSpa
     if head.answerable_dense is None or head.answerable is None:
         null_score = graph.op("Slice", scores_BL, graph.integers(0), graph.integers(1), graph.integers(1))
     else:
-        weights_B1L = graph.op("Unsqueeze", graph.op("Softmax", start_BL, axis=-1), graph.integers(1))
+        weights_B1L = graph.op("Unsqueeze", graph.softmax(start_BL), graph.integers(1))
         cls_B1D, weighted_B1D = summary(graph, x_BLD, left=False), graph.op("MatMul", weights_B1L, x_BLD)
         features = graph.op("Concat", cls_B1D, weighted_B1D, axis=-1)
         hidden = graph.op("Gelu", graph.linear(features, head.answerable_dense))

@@ -167,7 +167,7 @@ def _attend_to_all(graph: Graph, attention: RotaryAttention, x: str, bias: str, 
 
     def attend_block(query_BHQK: str) -> str:
         scores_BHQL = graph.op("Add", graph.op("MatMul", query_BHQK, key), bias)
-        return graph.op("MatMul", graph.op("Softmax", scores_BHQL, axis=-1), value)
+        return graph.op("MatMul", graph.softmax(scores_BHQL), value)
 
     blocks = graph.op("Transpose", _blocks(graph, query, zero, padding, size), perm=[2, 0, 1, 3, 4])
     attended = graph.op("Transpose", graph.for_each(attend_block, blocks), perm=[1, 2, 0, 3, 4])
@@ -250,7 +250,7 @@ def _attend_in_windows(
     query = _blocks(graph, query, graph.integers(0), windows.padding, windows.size)
     keys, values = (_keys_of_windows(graph, y, windows) for y in (key, value))
     scores = graph.op("MatMul", query, graph.op("Transpose", keys, perm=[0, 1, 2, 4, 3]))
-    weights = graph.op("Softmax", graph.op("Add", scores, windows.bias), axis=-1)
+    weights = graph.softmax(graph.op("Add", scores, windows.bias))
     y_BHLK = graph.op("Reshape", graph.op("MatMul", weights, values), graph.integers(0, 0, -1, D // heads))
     y_BHLK = graph.op("Slice", y_BHLK, graph.integers(0), _length(graph), graph.integers(2))
     return graph.merge_heads(y_BHLK, D)
