@@ -1,6 +1,7 @@
 """ASGI middleware: host, access token, size and time limits, response headers, and metrics of all requests."""
 
 import asyncio
+import contextlib
 import hmac
 import json
 import time
@@ -18,7 +19,7 @@ PUBLIC_PATHS = ("/", "/health", "/ready")
 MAX_NAME = 100
 """Characters of a host's name that a message shows."""
 DISCARD_FACTOR = 8
-"""A body is read up to this multiple of the limit before the connection is closed."""
+"""A body that is too large is read up to this multiple of the limit before the connection is closed."""
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -57,6 +58,13 @@ class AuthAndLimitsMiddleware:
             await self.app(scope, receive, send)
             return
         started, status = time.perf_counter(), CLIENT_CLOSED_REQUEST
+        more = b"expect" not in dict(scope["headers"])  # else the client waits for "100 Continue", or a refusal
+
+        async def receive_body() -> Message:
+            nonlocal more
+            message = await receive()
+            more = message.get("more_body", False)
+            return message
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -67,11 +75,14 @@ class AuthAndLimitsMiddleware:
 
         try:
             self._check_headers(scope)
-            if (body := await self._read_body_in_time(receive)) is not None:
+            if (body := await self._read_body_in_time(receive_body)) is not None:
                 response = asyncio.ensure_future(self.app(scope, _replay(body, receive), send_with_headers))
                 await _cancel_on_disconnect(response, receive)
         except APIError as error:
             await _send_error(send_with_headers, error)
+            if error.status == 413 and more:
+                await self._discard_body(receive)
+            await send_with_headers({"type": "http.response.body"})
         finally:
             endpoint = scope["path"] if scope["path"] in self.endpoints else "other"
             self.metrics.observe_request(endpoint, status, time.perf_counter() - started)
@@ -96,6 +107,14 @@ class AuthAndLimitsMiddleware:
             if not hmac.compare_digest(given.strip(), self.token) or scheme.lower() != b"bearer":
                 message = "this server needs an access token, as the header Authorization: Bearer TOKEN"
                 raise APIError(401, message, {"WWW-Authenticate": "Bearer"})
+        self._check_size(int(headers.get(b"content-length", 0)))  # the server has checked that it is a number
+
+    def _check_size(self, size: int) -> None:
+        if size > self.limits.body:
+            message = (
+                f"the body is too large: at most {self.limits.body:,} bytes; send the texts in several requests"
+            )
+            raise APIError(413, message, {"Connection": "close"})
 
     async def _read_body_in_time(self, receive: Receive) -> bytes | None:
         try:
@@ -106,26 +125,27 @@ class AuthAndLimitsMiddleware:
             raise APIError(408, message, {"Connection": "close"}) from None
 
     async def _read_body(self, receive: Receive) -> bytes | None:
-        """The whole body; None if the client has closed the connection.
-
-        Part of a body that is too large is read and discarded, because a client that is still sending would not
-        see the response.
-        """
+        """The whole body; None if the client has closed the connection."""
         parts, size, more = [], 0, True
-        while more and size <= DISCARD_FACTOR * self.limits.body:
+        while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            size += len(message.get("body", b""))
-            if size <= self.limits.body:
-                parts.append(message.get("body", b""))
+            parts.append(message.get("body", b""))
+            self._check_size(size := size + len(parts[-1]))
             more = message.get("more_body", False)
-        if size > self.limits.body:
-            error = (
-                f"the body is too large: at most {self.limits.body:,} bytes; send the texts in several requests"
-            )
-            raise APIError(413, error, {"Connection": "close"})
         return b"".join(parts)
+
+    async def _discard_body(self, receive: Receive) -> None:
+        """Read the rest of a body after its refusal: a client that is still sending might not see the refusal if
+        the connection were closed at once."""
+        size, more = 0, True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.seconds):
+                while more and size <= DISCARD_FACTOR * self.limits.body:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    more = message.get("more_body", False)
 
 
 async def _cancel_on_disconnect(response: "asyncio.Future[None]", receive: Receive) -> None:
@@ -171,8 +191,9 @@ def json_bytes(content: Any) -> bytes:
 
 
 async def _send_error(send: Send, error: APIError) -> None:
+    """Send an error response, all but the message that ends it."""
     body = json_bytes({"error": error.message})
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **error.headers}
     encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": error.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
