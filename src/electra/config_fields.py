@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import did_you_mean
+from electra.errors import ConfigError, did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +160,25 @@ def convert(value: Any, hint: Any) -> Any:
 def override_names(overrides: Sequence[str]) -> set[str]:
     """Return the dotted names of the settings that overrides (`name=value`) set."""
     return {override.partition("=")[0].replace("-", "_") for override in overrides}
+
+
+def refuse_contradictions(options: Mapping[str, tuple[str, Any]], overrides: Sequence[str]) -> None:
+    """Refuse an option and the setting that it stands for, if both are given with different values.
+
+    Args:
+        options: name and value of options (None: it is not given) by the dotted name of the setting.
+        overrides: `name=value` of the settings that are given.
+
+    Raises:
+        ConfigError: it says which of the two to leave out.
+    """
+    texts = {name.replace("-", "_"): text for name, _, text in (one.partition("=") for one in overrides)}
+    for setting, (option, value) in options.items():
+        if value is not None and texts.get(setting, str(value)) != str(value):
+            raise ConfigError(
+                f"--{option} {value} and --{setting} {texts[setting]} are two values of one setting; leave "
+                f"--{setting} out"
+            )
 
 
 DEVICE_NAMES = "auto, cpu, cuda, cuda:1 (a GPU by its number, from 0) or mps"

@@ -94,6 +94,21 @@ def test_a_device_that_is_missing_is_refused(
     assert not (files / "RUN").exists()
 
 
+@pytest.mark.parametrize("verb", ["pretrain", "finetune"])
+def test_two_devices_are_refused(
+    verb: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(files)
+    arguments = [*verb.split(), *COMMANDS[verb].split(), "--device", "cpu"]
+    assert main([*arguments, "--train.device", "mps"]) == 2
+    message = "--device cpu and --train.device mps are two values of one setting; leave --train.device out"
+    assert message in capsys.readouterr().err
+    assert main([*arguments, "--train.device", "cpu", "--train.steps", "x"]) == 2
+    assert "two values" not in capsys.readouterr().err
+    assert verb == "pretrain" or main([*arguments, "--data.path", "OTHER"]) == 2
+    assert verb == "pretrain" or "--data TABLE and --data.path OTHER are two values" in capsys.readouterr().err
+
+
 def test_a_run_may_be_resumed_on_another_device(data_folder: Path, tmp_path: Path) -> None:
     start = command(data_folder, tmp_path / "run", "--train.steps", "2")
     assert main([*start, "--device", "auto"]) == 0

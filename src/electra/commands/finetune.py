@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from electra.config import COMMAND_LINE, load_config, overrides_of
-from electra.config_fields import override_names
+from electra.config_fields import override_names, refuse_contradictions
 from electra.errors import ConfigError, in_option
 
 if TYPE_CHECKING:
@@ -158,6 +158,14 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
         "train.device": command.device,
         "data.path": command.data, "data.fraction": command.fraction, "data.shots": command.shots,
     }  # fmt: skip
+    other_names = {
+        "train.device": "device",
+        "data.path": "data",
+        "data.fraction": "fraction",
+        "data.shots": "shots",
+    }
+    both = {setting: (option, options[setting]) for setting, option in other_names.items()}
+    refuse_contradictions(both, command.overrides)
     given = overrides_of({name: value for name, value in options.items() if value is not None})
     config = load_config(
         FinetuneConfig, file if is_file else None, [*command.overrides, *given], overrides_from=COMMAND_LINE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from electra.config import COMMAND_LINE, PRESET_LAYERS, load_config, overrides_of, read_toml
-from electra.config_fields import override_names
+from electra.config_fields import override_names, refuse_contradictions
 from electra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     started = time.monotonic()  # before torch is imported, which takes seconds
     overrides = list(command.overrides)
     paths = {"data": command.data, "out": command.out}
+    refuse_contradictions({"train.device": ("device", command.device)}, overrides)
     overrides += overrides_of({name: path for name, path in paths.items() if path is not None})
     if command.device is not None:
         overrides += overrides_of({"train.device": command.device})
