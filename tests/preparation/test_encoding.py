@@ -45,6 +45,7 @@ def bpe(*, prefixed: bool = True, **options: bool) -> Tokenizer:
         (lambda: train_tokenizer(CORPUS, vocabulary_size=512, strip_accents=False), WordCache),
         (lambda: train_tokenizer(CORPUS, vocabulary_size=512, lowercase=False, strip_accents=True), WordCache),
         (lambda: train_tokenizer([*CORPUS, "봤다 हिन्दी ≠"], vocabulary_size=512), WordCache),
+        (lambda: train_tokenizer([*CORPUS * 9, "봤다"], vocabulary_size=512), WordCache),
         (lambda: train_tokenizer([*CORPUS, "봤다 हिन्दी ≠"], vocabulary_size=512, strip_accents=False), WordCache),
         (bpe, SpacedWordCache),
         (lambda: bpe(prefixed=False), SpacedWordCache),

@@ -192,6 +192,18 @@ def test_a_given_tokenizer_is_used(tmp_path: Path) -> None:
     assert load_tokenizer(tmp_path / "data/tokenizer.json").get_vocab() == names
 
 
+def test_a_tokenizer_that_takes_hangul_apart_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, text in (("ko.txt", "한국어"), ("de.txt", "Fähre")):
+        (tmp_path / name).write_text("\n\n".join([" ".join(WORDS)] * 20 + [text]))
+        (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+        for tokenizer in (None, tmp_path / "vocab.txt"):
+            caplog.clear()
+            prepare(config(tmp_path / name, tmp_path / f"{name}-{tokenizer is None}", tokenizer=tokenizer))
+            assert ("takes apart" in caplog.text) == (name == "ko.txt" and tokenizer is not None)
+
+
 def test_chinese(tmp_path: Path) -> None:
     random = Random(0)
     texts = ["".join(random.choices("渡轮七点离开港口中午回来岛上有一家咖啡馆", k=40)) + "。" for _ in range(40)]

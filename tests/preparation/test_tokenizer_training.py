@@ -98,6 +98,21 @@ def test_decomposed_letters_are_those_of_composed_text(text: str, strip_accents:
     assert '"NFC"' not in plain.to_str(), "text without accents keeps BERT's rules"
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+@pytest.mark.parametrize("strip_accents", [None, True, False])
+def test_hangul_is_never_taken_apart(strip_accents: bool | None, kind: TokenizerKind) -> None:
+    """Not even one word of it in English text, which otherwise has BERT's rules."""
+    texts = [*TEXTS * 20, "하였다"]
+    trained = train_tokenizer(texts, kind=kind, vocabulary_size=600, strip_accents=strip_accents)
+    plain = train_tokenizer(TEXTS, kind=kind, vocabulary_size=600, strip_accents=strip_accents)
+    for form in ("NFC", "NFD") if kind == "wordpiece" else ("NFC",):
+        text = unicodedata.normalize(form, "하였다")
+        assert trained.normalizer is None or trained.normalizer.normalize_str(text).strip("▁") == "하였다"
+    if kind == "wordpiece" and strip_accents is not False:
+        others = "Café й हिन्दी が ≠"
+        assert trained.normalizer.normalize_str(others) == plain.normalizer.normalize_str(others)
+
+
 def test_every_latin_letter_is_normalized_as_in_english() -> None:
     english, korean = train_tokenizer(TEXTS, vocabulary_size=600), train_tokenizer(SCRIPTS, vocabulary_size=600)
     assert '"type":"NFC"' not in english.to_str().replace(" ", ""), "text in Latin script keeps BERT's rules"

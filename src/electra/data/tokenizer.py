@@ -272,24 +272,24 @@ def _folder_lowercase(folder: Path) -> bool | None:
 
 
 def add_bert_pipeline(
-    tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, *, compose: bool = False
+    tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, *, keep_marks: bool = False, compose: bool = False
 ) -> Tokenizer:
     """Add the normalizer, pre-tokenizer and decoder of BERT to a WordPiece tokenizer.
 
     Args:
-        compose: characters are composed (NFC), and accents are stripped from Latin and Greek letters only. BERT
-            strips the marks of all scripts, and leaves what is decomposed, as Hangul is by that. Composed Latin
-            text has the same ids either way.
+        keep_marks: accents are stripped from Latin and Greek letters only. BERT strips the marks of all scripts.
+        compose: characters are composed (NFC). BERT leaves what is decomposed, as Hangul is by the removal of
+            accents. Composed Latin text has the same ids either way.
     """
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=True,
-        strip_accents=strip_accents and not compose,
+        strip_accents=strip_accents and not keep_marks,
         lowercase=lowercase,
     )
+    others = latin_accent_strippers() if strip_accents and keep_marks else []
     if compose:
-        composed = [*latin_accent_strippers(), normalizers.NFC()] if strip_accents else [normalizers.NFC()]
-        tokenizer.normalizer = normalizers.Sequence([tokenizer.normalizer, *composed])
+        tokenizer.normalizer = normalizers.Sequence([tokenizer.normalizer, *others, normalizers.NFC()])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     return tokenizer

@@ -38,6 +38,7 @@ from electra.preparation.encoding import Encoded, encode_in_order
 from electra.preparation.manifest import finish_data
 from electra.preparation.progress import PROGRESS, Progress, check_same_options
 from electra.preparation.report import PrepareResult
+from electra.preparation.scripts import takes_hangul_apart
 from electra.preparation.shard_writer import SplitWriter
 from electra.preparation.survey import SAMPLE_CHARACTERS, choose_heldout, survey_corpus
 from electra.preparation.tokenizer_training import train_tokenizer
@@ -191,6 +192,11 @@ def _survey(config: PrepareConfig, sources: list[Source], tokenizer: Tokenizer |
                 "the text has words for only %s of the %s entries of --vocabulary-size",
                 f"{entries:,}", f"{config.vocabulary_size:,}",
             )  # fmt: skip
+    if survey.has_hangul and takes_hangul_apart(tokenizer):
+        logger.warning(
+            "the text has Hangul, which the tokenizer takes apart (한 becomes three letters), as BERT's removal "
+            "of accents does; for Korean, leave --tokenizer out, or give one that keeps accents"
+        )
     durable.write_text(config.out / TOKENIZER, tokenizer.to_str(pretty=True))
     progress.heldout = choose_heldout(survey, config.heldout)
     progress.total_characters = survey.characters_read if survey.complete else None

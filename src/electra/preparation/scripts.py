@@ -1,11 +1,15 @@
 """Find what the scripts of a text need from a normalizer, from the counts of its composed characters (NFC)."""
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
 
+from tokenizers import Tokenizer
+
 NOTICEABLE = 0.001
 """Share of a text's characters from which a script counts. English Wikipedia quotes less than a tenth of it."""
+_HANGUL = re.compile("[가-힣]")
 
 
 def needs_marks(counts: Counter[str]) -> bool:
@@ -20,6 +24,16 @@ def needs_marks(counts: Counter[str]) -> bool:
 def needs_accents(counts: Counter[str]) -> bool:
     """Return whether the text has words that differ by several accents of a letter, as in Vietnamese."""
     return _share(counts, _is_vietnamese) >= NOTICEABLE
+
+
+def has_hangul(text: str) -> bool:
+    """Return whether a text has Hangul."""
+    return not text.isascii() and _HANGUL.search(text) is not None
+
+
+def takes_hangul_apart(tokenizer: Tokenizer) -> bool:
+    """Return whether a tokenizer's normalizer makes several characters of one of Hangul, as BERT's does."""
+    return tokenizer.normalizer is not None and len(tokenizer.normalizer.normalize_str("한")) > 1
 
 
 def has_composed_letters(counts: Counter[str]) -> bool:

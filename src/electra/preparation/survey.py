@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from electra.preparation.cleaning import DocumentFilter
 from electra.preparation.deduplication import HASHES, SeenHashes, document_hash
+from electra.preparation.scripts import has_hangul
 from electra.readers.base import Document, Item
 
 SURVEY_CHARACTERS = 1_000_000_000  # characters read at most
@@ -46,6 +47,7 @@ class Survey:
         left_out: documents that are not kept.
         characters_read: number of characters of all documents.
         first_reject: the first line that could not be read, and why.
+        has_hangul: whether a document that is kept has Hangul.
         lowest: characters by hash, for the documents with the lowest hashes.
     """
 
@@ -56,6 +58,7 @@ class Survey:
     left_out: int = 0
     characters_read: int = 0
     first_reject: str | None = None
+    has_hangul: bool = False
     lowest: dict[int, int] = field(default_factory=dict)
     _pieces: list[tuple[int, str]] = field(default_factory=list)
     _sampled: int = 0
@@ -69,6 +72,7 @@ class Survey:
         digest = document_hash(document.text)
         self.documents += 1
         self.characters += len(document.text)
+        self.has_hangul = self.has_hangul or has_hangul(document.text)
         self.lowest[digest] = self.lowest.get(digest, 0) + len(document.text)
         if len(self.lowest) > 2 * LOWEST_HASHES:
             self.lowest = dict(sorted(self.lowest.items())[:LOWEST_HASHES])

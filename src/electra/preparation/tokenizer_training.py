@@ -14,7 +14,13 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from electra.data.tokenizer import SPECIAL_NAMES, add_bert_pipeline, latin_accent_strippers, standardize
 from electra.errors import DataError
 from electra.preparation.config import TokenizerKind
-from electra.preparation.scripts import has_composed_letters, has_ideographs, needs_accents, needs_marks
+from electra.preparation.scripts import (
+    has_composed_letters,
+    has_hangul,
+    has_ideographs,
+    needs_accents,
+    needs_marks,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +83,8 @@ def train_tokenizer(
     if keep_marks and strip_accents:
         logger.info("The text has letters that need their marks; only Latin and Greek ones lose accents")
     # Composed and decomposed letters are the same ones (macOS decomposes those in names of files).
-    compose = keep_marks or (kind == "wordpiece" and not strip_accents and has_composed_letters(counts))
+    has_letters = has_hangul("".join(counts)) or (not strip_accents and has_composed_letters(counts))
+    compose = keep_marks or (kind == "wordpiece" and has_letters)
     if compose:
         texts = composed
     elif composed != texts:
@@ -110,7 +117,9 @@ class _Rules:
     compose: bool
 
     def add_bert_pipeline(self, tokenizer: Tokenizer) -> Tokenizer:
-        return add_bert_pipeline(tokenizer, self.lowercase, self.strip_accents, compose=self.compose)
+        return add_bert_pipeline(
+            tokenizer, self.lowercase, self.strip_accents, keep_marks=self.keep_marks, compose=self.compose
+        )
 
     def normalizers(self) -> list[normalizers.Normalizer]:
         parts: list[normalizers.Normalizer] = [normalizers.Lowercase()] if self.lowercase else []
