@@ -247,3 +247,9 @@ def test_each_of_two_stages_has_its_own_schedule_and_metrics(tried: Callable[...
     first, _ = read_metrics(result.run).reports
     for name, mine in (("generator_loss", reports[:6]), ("discriminator_loss", reports[6:8])):
         assert first[name] == pytest.approx(sum(one[name] for one in mine) / len(mine)), "no step counts as 0"
+    result = tried("encoder", "two-stage", "train.report_every=1", "objective.first_stage=encoder")
+    assert [set(one) & {"encoder_loss", "generator_loss"} for one in read_metrics(result.run).reports] == (
+        [{"encoder_loss"}] * 6 + [{"generator_loss"}] * 6
+    ), "the encoder is no generator"
+    first_line = next(line for line in (result.run / "log.txt").read_text().splitlines() if "step 1/" in line)
+    assert " · encoder " in first_line and "generator" not in first_line

@@ -126,7 +126,8 @@ class TwoStage(ReplacedToken):
         masking: Masking | None = None,
         samples_n: Tensor | None = None,
     ) -> StepOutput:
-        """`loss` = the loss of the stage: generator_loss, discriminator_loss, or both."""
+        """`loss` = the loss of the stage: generator_loss, discriminator_loss, or both; encoder_loss in the first
+        stage of the discriminator's encoder."""
         if not self.in_first_stage:
             return super().forward(batch, counts, masking=masking, samples_n=samples_n)
         masking = masking or self.draw_masks(batch)
@@ -135,7 +136,8 @@ class TwoStage(ReplacedToken):
         mask = self.attention_mask(batch)
         total, _ = learner(batch, masking, mask, self.sampling_uniforms(batch, masking))
         loss = total / counts["generator"]
-        return StepOutput(self.config.generator_weight * loss, {"generator_loss": loss.detach()})
+        name = "generator_loss" if self.config.first_stage == "generator" else "encoder_loss"
+        return StepOutput(self.config.generator_weight * loss, {name: loss.detach()})
 
     def corrupt(
         self, batch: Batch, *, masking: Masking | None = None, samples_n: Tensor | None = None
