@@ -87,8 +87,8 @@ def users_mistake(config: FakeConfig) -> None:
 
 
 def surprise(config: FakeConfig) -> None:
-    """Fail with an unexpected error."""
-    raise KeyError("first\nsecond")
+    """Fail with an unexpected error, or with a panic of a library in Rust."""
+    raise (BaseException if config.name == "panic" else KeyError)("first\nsecond")
 
 
 def without_memory(config: FakeConfig) -> None:
@@ -248,10 +248,13 @@ def test_a_users_mistake_is_one_message_and_exit_2(electra: Electra, capsys: pyt
     assert capsys.readouterr().err == "electra: corpus.txt:3: not a line; write one\n"
 
 
-def test_an_unexpected_error_is_one_line_and_exit_1(electra: Electra, capsys: pytest.CaptureFixture[str]):
-    assert electra("surprise", "x") == 1
+@pytest.mark.parametrize(("name", "error"), [("x", "KeyError"), ("panic", "BaseException")])
+def test_an_unexpected_error_is_one_line(
+    electra: Electra, capsys: pytest.CaptureFixture[str], name: str, error: str
+):
+    assert electra("surprise", name) == 1
     shown = capsys.readouterr().err
-    assert shown.startswith("electra: KeyError: ")
+    assert shown.startswith(f"electra: {error}: ")
     assert shown.endswith("(run again with --debug to see the traceback)\n")
     assert shown.count("\n") == 1
 

@@ -165,7 +165,7 @@ def _call_safely(
         return int(getattr(result, "exit_code", 0)), result
     except SystemExit as stop:  # from tyro, after its message about an option
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None), None
-    except (Exception, KeyboardInterrupt) as error:
+    except BaseException as error:  # also a panic of a library in Rust, which is no Exception
         if debug:
             traceback.print_exc()
         status, message = _explain(error)

@@ -1,4 +1,6 @@
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -172,6 +174,22 @@ def test_unusable_tokenizers_are_refused(tmp_path: Path, name: str, content: byt
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         load_tokenizer(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("normalizer", {"type": "Replace", "pattern": {"Regex": "(["}, "content": ""}),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),  # the library panics
+    ],
+)
+def test_parts_that_cannot_be_built_are_refused(tmp_path: Path, part: str, value: dict[str, Any]) -> None:
+    tokenizer = json.loads(train_tokenizer(TEXTS, vocabulary_size=600).to_str())
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**tokenizer, part: value}))
+    with pytest.raises(
+        DataError, match=r"tokenizer\.json: not a tokenizers file \(.*\); restore the file, or give"
+    ):
+        load_tokenizer(tmp_path)
 
 
 def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

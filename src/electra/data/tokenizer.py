@@ -92,8 +92,14 @@ def load_tokenizer(
         )
     try:
         tokenizer = Tokenizer.from_buffer(path.read_bytes())  # `from_file` wants a name in UTF-8
-    except Exception as error:  # tokenizers raises a bare Exception for every kind of broken file
-        raise DataError(f"{path}: not a tokenizers file ({error})") from error
+    except BaseException as error:
+        # tokenizers raises a bare Exception for most broken files. For the others its Rust code panics, which is
+        # no Exception; Rust has then written a message of its own on stderr, which Python cannot prevent.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(
+            f"{path}: not a tokenizers file ({error}); restore the file, or give another tokenizer"
+        ) from error
     return standardize(tokenizer, path)
 
 

@@ -39,6 +39,20 @@ class Dividing(Slow):
         return [10 // item for item in items]
 
 
+class Panic(BaseException):
+    """As `tokenizers` raises it, which is written in Rust."""
+
+
+class Panicking(Dividing):
+    """An operation whose library panics on 0."""
+
+    def results(self, items: Sequence[int]) -> list[int]:
+        try:
+            return super().results(items)
+        except ZeroDivisionError as error:
+            raise Panic from error
+
+
 def run(
     trial: Callable[[Worker, Slow], Awaitable[Any]],
     *,
@@ -221,7 +235,10 @@ def test_draining_refuses_new_requests_and_finishes_accepted_ones() -> None:
     assert run(trial) == [[0], [1]]
 
 
-def test_a_failing_request_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("operation", "failure"), [(Dividing, "ZeroDivisionError"), (Panicking, "Panic")])
+def test_a_failing_request_does_not_affect_others(
+    operation: type[Slow], failure: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def trial(worker: Worker, slow: Slow) -> None:
         first = await busy(worker, slow, 10)
         others = [asyncio.create_task(ask(worker, [n])) for n in (1, 0, 5)]
@@ -231,5 +248,5 @@ def test_a_failing_request_does_not_affect_others(caplog: pytest.LogCaptureFixtu
         assert actual[0] == [1] and actual[1] == [10] and actual[3] == [2]
         assert isinstance(actual[2], APIError) and actual[2].status == 500
 
-    assert run(trial, operation=Dividing) == [[10], [1, 0, 5], [1], [0], [5]]
-    assert any("failed on a request: ZeroDivisionError" in message for message in caplog.messages)
+    assert run(trial, operation=operation) == [[10], [1, 0, 5], [1], [0], [5]]
+    assert any(f"failed on a request: {failure}" in message for message in caplog.messages)

@@ -213,7 +213,7 @@ class Worker:
         items = [item for job, start, end in parts for item in job.items[start:end]]
         try:
             results = iter(self.operations[parts[0][0].operation](items))
-        except Exception as error:
+        except BaseException as error:  # also a panic of a library in Rust, which is no Exception
             if len(parts) > 1:  # compute each request alone, so that the failure of one does not affect the others
                 for part in parts:
                     self._compute([part])
