@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from electra import cli
-from electra.errors import DataError, ProcessError
+from electra.errors import ConfigError, DataError, ProcessError
 from electra.training import distributed
 from electra.training.distributed import init_distributed, name_lost_peers
 
@@ -54,6 +55,17 @@ def test_a_lost_process_is_named_and_not_blamed(
 def test_other_errors_are_left_as_they_are() -> None:
     with pytest.raises(RuntimeError, match="shapes differ"), name_lost_peers(minutes=0.5):
         raise RuntimeError("shapes differ")
+
+
+def test_too_many_processes_name_the_option_of_torchrun_also_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("electra.errors._command_line", False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    message = "a machine with 2 GPUs; give `torchrun --nproc-per-node 2`"
+    with pytest.raises(ConfigError, match=message), init_distributed(minutes=0.5):
+        raise AssertionError
 
 
 def test_processes_that_do_not_start_are_an_error_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def init_distributed(*, minutes: float) -> Iterator[None]:
         if local >= devices:
             raise ConfigError(
                 f"torchrun started {local + 1} processes or more on a machine with {devices} GPUs; give "
-                f"--nproc-per-node {devices}"
+                f"`torchrun --nproc-per-node {devices}`"
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
