@@ -166,8 +166,15 @@ def test_questions_of_a_squad_file(models: Models, tmp_path: Path) -> None:
     assert json.loads(out.read_text()) == {f"q{i}": answer for i, answer in enumerate(expected)}
     actual = lines(run(PredictConfig(models("answering"), input=str(path))))
     assert actual == [f"q{i}\t{answer}" for i, answer in enumerate(expected)]
-    for other in ("labels", "pair"):
-        with pytest.raises(ConfigError, match=r"dev\.json: is a file of questions, and the model was not"):
+    for other, message in (
+        ("labels", r"dev\.json: 'data' is the name of no split; .*\n  this model predicts the test texts"),
+        ("pair", r"dev\.json: a .json file has questions, or .* reads pairs of texts; give a table"),
+        (
+            "tagging",
+            r"dev\.json: a .json file has questions, or .* reads words; give a file with one word per line",
+        ),
+    ):
+        with pytest.raises((ConfigError, DataError), match=message):
             run(PredictConfig(models(other), input=str(path)))
 
 

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from predicting_models import TEXTS, write_models
 
+from electra.commands.predict import PredictConfig, run
+from electra.errors import DataError
 from electra.serving import prediction_files
 from electra.serving.prediction_files import format_line, write_table
+from electra.serving.predictor import Predictor
 from electra.tasks.classification import Classification
 
 PREDICTIONS: list[dict[str, Any]] = [
@@ -61,3 +65,21 @@ def test_a_printed_line_has_the_highest_labels_with_their_scores() -> None:
     prediction = {"label": "fair", "scores": {"bad": 0.1, "good": 0.2, "fair": 0.7}}
     assert format_line(problem, prediction, "a text", top=2) == "fair\t0.700\tgood\t0.200\ta text"
     assert format_line(problem, prediction, "a\tb", top=1) == format_line(problem, prediction, "a\tb")
+
+
+def test_the_test_texts_of_a_task_in_one_file(tmp_path: Path) -> None:
+    """CLINC150 is distributed in this way."""
+    model = write_models(tmp_path)("labels")
+    path, out = tmp_path / "data_full.json", tmp_path / "out.csv"
+    lists = {"train": [["a cat", "good"]], "test": [[text, "good"] for text in TEXTS], "oos_test": [["x", "oos"]]}
+    path.write_text(json.dumps(lists))
+    expected = [one["label"] for one in Predictor(model)([*TEXTS, "x"])]
+    assert [
+        line.split("\t")[0] for line in str(run(PredictConfig(model, input=str(path)))).splitlines()
+    ] == expected
+    run(PredictConfig(model, input=str(path), output=out))
+    rows = [tuple(row.values())[:3] for row in csv.DictReader(out.read_text().splitlines())]
+    assert rows == [*zip(TEXTS, ["good"] * len(TEXTS), expected, strict=False), ("x", "oos", expected[-1])]
+    path.write_text(json.dumps({"train": lists["train"]}))
+    with pytest.raises(DataError, match="there is no test text"):
+        run(PredictConfig(model, input=str(path)))

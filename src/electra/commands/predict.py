@@ -32,7 +32,8 @@ class PredictConfig:
     input: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """File with texts: .txt (one text per line), .jsonl, .csv, .tsv or .parquet, each also compressed as .gz or
     .zst; for tagging, columns with one word per line (.txt, .tsv, .conll) or .conllu; for questions also .json
-    in SQuAD's format; - for standard input, one text per line."""
+    in SQuAD's format; for labels of single texts also a task in one .json file, as CLINC150's, whose test texts
+    are predicted; - for standard input, one text per line."""
     text_column: str | None = None
     """Column of the text in the input file; for tagging, the number of the column of words. Default: the column
     of the fine-tuning."""
@@ -74,7 +75,9 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     prediction_files.check_top(predictor.problem, config.top, "--top")
     if config.input is not None:
         path = Path(config.input)
-        is_questions = path.suffix == ".json"
+        problem = predictor.problem
+        reads_single_texts = not (problem.is_extractive or problem.reads_words or predictor.pairs)
+        is_questions = path.suffix == ".json" and not reads_single_texts
         is_tagged = predictor.problem.reads_words and prediction_files.is_tagged_text(config.input)
         if config.texts and (is_questions or is_tagged):
             raise ConfigError(f"{path}: cannot be combined with texts on the command line; leave one of them out")

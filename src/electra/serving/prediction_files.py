@@ -18,6 +18,7 @@ from electra.readers.lines import CONVERT_ENCODING, read_lines
 from electra.readers.read import read_records
 from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, check_suffix, no_text_error, write_lines
 from electra.tasks import conll
+from electra.tasks.json_splits import SUFFIX as JSON_SUFFIX
 from electra.tasks.table_columns import find_text_columns
 from electra.tasks.texts import highest_scores
 
@@ -91,6 +92,9 @@ def _read_inputs(
             yield {"text": text}, text
     if name is None:
         return
+    if Path(name).suffix == JSON_SUFFIX:
+        yield from _read_test_split(Path(name))
+        return
     if name != STANDARD_INPUT and isinstance(get_reader(Path(name)), TableReader):
         yield from _read_table(predictor, Path(name), columns)
         return
@@ -98,6 +102,20 @@ def _read_inputs(
         raise DataError(f"{name}: this model needs pairs of texts; give a table with two columns")
     for text in _read_text_lines(name):
         yield {"text": text}, text
+
+
+def _read_test_split(path: Path) -> Iterator[tuple[Record, "Text"]]:
+    """The test texts of a task in one .json file, with their labels."""
+    from electra.tasks.tabular import read_test_texts
+
+    try:
+        rows = read_test_texts(path)
+    except DataError as error:
+        hint = "this model predicts the test texts of such a file; other input: .txt, .jsonl, .csv, .tsv, .parquet"
+        raise DataError(f"{error}\n  {hint}") from error
+    logger.info("%s: its %s test texts are predicted", path, f"{len(rows):,}")
+    for text, label in rows:
+        yield {"text": text, "label": label}, text
 
 
 def _read_table(
@@ -295,7 +313,8 @@ def predict_squad(predictor: "Predictor", path: Path, *, output: Path | None) ->
 
     if not predictor.problem.is_extractive:
         raise ConfigError(
-            f"{path}: is a file of questions, and the model was not fine-tuned for question answering"
+            f"{path}: a .json file has questions, or single texts with labels, and this model reads "
+            + ("pairs of texts; give a table" if predictor.pairs else "words; give a file with one word per line")
         )
     if output is not None and output.suffix != ".json":
         raise ConfigError(f"--output: SQuAD's predictions are a .json file; name it {output.stem}.json")

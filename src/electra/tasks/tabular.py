@@ -116,6 +116,18 @@ def _read_json(path: Path, data: DataConfig, *, pairs: bool | None) -> Table:
     return Table(splits, ())
 
 
+def read_test_texts(path: Path) -> list[tuple[str, Any]]:
+    """Return the texts and labels of the test split of a task in one .json file.
+
+    Raises:
+        DataError: the file has another layout or no test split, or a text cannot be used.
+    """
+    rows = json_splits.read_json_splits(path, _split_of).get("test")
+    if not rows:
+        raise DataError(f"{path}: there is no test text; a task in one file is {json_splits.LAYOUT}")
+    return [(_check_text(text, place, "text"), label) for place, text, label in rows]
+
+
 def build_table_task(
     name: str, problem: TextProblem, examples: Mapping[str, list[TextExample]], table: Table, *, dev_share: float
 ) -> Task:
