@@ -13,7 +13,7 @@ from small_server import write_run
 from waiting import LIMIT
 
 from electra.cli import main
-from electra.commands.serve import ServeConfig
+from electra.commands.serve import ServeConfig, run
 from electra.errors import ConfigError
 from electra.serving.http import process
 
@@ -57,6 +57,23 @@ def test_a_process_serves_until_a_signal_stops_it(run_folder: Path, tmp_path: Pa
 def test_only_this_machine_reaches_a_server_by_default() -> None:
     config = ServeConfig("RUN")
     assert config.host == "127.0.0.1" and config.allowed_host == ()
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "shown"), [("127.0.0.1", None, True), ("0.0.0.0", None, False), ("0.0.0.0", "abc", True)]
+)
+def test_texts_of_dev_are_not_shown_to_everyone_in_the_network(
+    host: str, token: str | None, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded(model: str, *, shows_dev: bool, **others: object) -> None:
+        raise InterruptedError(str(shows_dev))
+
+    monkeypatch.setattr("electra.serving.http.hosted_model.HostedModel", loaded)
+    bound = process.bind_socket(host, 0)
+    monkeypatch.setattr(process, "bind_socket", lambda *address: bound)
+    monkeypatch.setattr(process, "load_token", lambda path: token)
+    with bound, pytest.raises(InterruptedError, match=str(shown)):
+        run(ServeConfig("RUN", host=host, port=0))
 
 
 def test_mistakes_are_found_before_a_model_is_loaded(

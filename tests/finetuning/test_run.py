@@ -106,6 +106,13 @@ def test_results_follow_the_contract(finished: FinetuneResult, model: str) -> No
     assert {one["gold"] for one in dev if "splendid" in one["text"]} == {"good"}
 
 
+def test_the_folder_of_the_model_has_no_text_of_the_data(finished: FinetuneResult, easy: Path) -> None:
+    texts = {one["text"] for one in records(finished.out / "seed-0/dev.jsonl")}
+    files = [path.read_bytes() for path in (finished.out / "model").rglob("*") if path.is_file()]
+    assert texts and len(files) > 4
+    assert not [text for text in texts if any(text.encode() in content for content in files)]
+
+
 def test_the_model_is_that_of_the_best_seed(model: str, hopeless: Path, tmp_path: Path) -> None:
     result = tune(model, hopeless, tmp_path / "out", kind="regression", seeds=4, train__epochs=1)
     values = result.values("spearman")

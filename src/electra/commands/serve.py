@@ -97,7 +97,10 @@ def run(config: ServeConfig) -> None:
     bound = process.bind_socket(config.host, config.port)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    host_model = partial(HostedModel, device=config.device, max_length=config.max_length)
+    host, port = bound.getsockname()[:2]
+    is_local = ipaddress.ip_address(host).is_loopback
+    shows_dev = is_local or token is not None
+    host_model = partial(HostedModel, device=config.device, max_length=config.max_length, shows_dev=shows_dev)
     models = [host_model(config.model, generator=config.generator, other=config.second)]
     if config.second is not None:
         models.append(host_model(config.second, other=config.model))
@@ -107,8 +110,11 @@ def run(config: ServeConfig) -> None:
     server = ModelServer(models, limits=limits, names=names, token=token, wait=config.wait / 1000)
     for model in models:
         logger.info("%s: %s", model.name, ", ".join(model.describe()["can"]))
-    host, port = bound.getsockname()[:2]
-    if not ipaddress.ip_address(host).is_loopback:
+        if model.dev_inputs:
+            logger.info(
+                "%s: the page shows short texts of its dev part; serve its folder model/ to show none", model.name
+            )
+    if not is_local:
         if token is None:
             logger.warning(
                 "anyone who can reach %s can use the model; give --token-file to require an access token", host

@@ -1,5 +1,6 @@
 """The page opens with a sentence in a language of the model."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,3 +80,37 @@ def test_only_a_model_that_finds_wrong_words_opens_with_one(
 ) -> None:
     hosted = HostedModel(str(write_model(tmp_path / "model", problem=problem)), device="cpu")
     assert hosted.describe()["examples"] == expected
+
+
+def dev(gold: object, **fields: object) -> str:
+    return json.dumps({**fields, "gold": gold}) + "\n"
+
+
+LONG = "word " * 41
+ENGLISH_TEXTS = [*ENGLISH.plain, *(text.replace(",", " ,").replace(".", " .") for text in ENGLISH.plain)]
+FINE_TUNINGS = {
+    "labels": (
+        LABELS,
+        dev("bad", text=LONG) + dev("bad", text="a dog") + dev("bad", text="the mat") + dev("good", text="a mat"),
+        [["a dog"], ["a mat"]],
+    ),
+    "pairs": (replace(LABELS, pair=True), dev("bad", text="a dog", pair="the mat"), [["a dog", "the mat"]]),
+    "tags": (TAGS, dev(["O", "O"], words=["a", "dog"]) + dev(["O", "PER"], words=["the", "cat"]), [["the cat"]]),
+    "answers": (ANSWERS, dev(["a dog"], question="Who?"), [[ENGLISH.question, *PLAIN[-1]]]),
+    "no short text": (LABELS, dev("bad", text=LONG), PLAIN),
+    "damaged": (LABELS, "{", PLAIN),
+}
+
+
+@pytest.mark.parametrize("case", FINE_TUNINGS)
+def test_a_fine_tuning_opens_with_short_texts_of_dev_but_its_model_alone_does_not(
+    case: str, tmp_path: Path
+) -> None:
+    problem, lines, expected = FINE_TUNINGS[case]
+    out = write_model(tmp_path / "out", problem=problem).parent
+    (out / "results.json").write_text('{"best_seed": 3}')
+    (out / "seed-3").mkdir()
+    (out / "seed-3/dev.jsonl").write_text(lines)
+    assert HostedModel(str(out), device="cpu").describe()["examples"] == expected
+    ours = [HostedModel(str(out / "model"), device="cpu"), HostedModel(str(out), device="cpu", shows_dev=False)]
+    assert all(one.dev_inputs == [] and one.describe()["examples"][0][-1] in ENGLISH_TEXTS for one in ours)

@@ -1,10 +1,17 @@
-"""The sentences with which the page opens, in a language that the model can read."""
+"""The texts with which the page opens: those of a task, or sentences in a language that the model can read."""
 
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
+
+from electra.errors import ElectraError
+from electra.json_files import read_json
+from electra.readers.read import read_records
 
 
 @dataclass(frozen=True)
@@ -13,8 +20,8 @@ class Examples:
 
     Attributes:
         sentences: for a model that finds wrong words; each has one word that does not fit.
-        plain: for a fine-tuned model: a good experience, a bad one, and a fact with a name and a year. They are
-            ours, not the user's dev examples: those may be private and the page public, and an export has none.
+        plain: for a fine-tuned model without its task's data: a good experience, a bad one, and a fact with a
+            name and a year.
         question: about the last of `plain`.
     """
 
@@ -201,6 +208,41 @@ CLEARLY_FEWER = 0.9
 """A language is preferred to English if it needs at most this share of the tokens per character."""
 SAMPLED_TOKENS = 5000
 """At most about so many entries of a vocabulary, evenly spread, show the script that it is made for."""
+
+MAX_SEARCHED, MAX_CHARACTERS, MAX_SHOWN = 1000, 200, 3
+"""Examples of dev among which short ones are searched, characters of a short one, and how many are shown."""
+
+
+def read_dev_inputs(out: Path) -> list[list[str]]:
+    """Short examples of different answers, of the dev part of a fine-tuning: a text each, or a pair of texts.
+
+    They are read from the predictions beside the model. The model's own folder and its exports have no text of
+    their data, so that whoever gets them does not get a private text.
+
+    Args:
+        out: the output of `electra finetune`; other folders have no such examples.
+    """
+    inputs: dict[str, list[str]] = {}
+    try:
+        seed = read_json(out / "results.json").get("best_seed")
+        predictions = read_records(out / f"seed-{seed}" / "dev.jsonl") if isinstance(seed, int) else ()
+        for _, record in islice(predictions, MAX_SEARCHED):
+            texts, gold = _texts(record), record.get("gold")
+            is_blank = isinstance(gold, list) and not {*map(str, gold)} - {"O"}  # no label, or no entity
+            if texts and not is_blank and sum(map(len, texts)) <= MAX_CHARACTERS:
+                inputs.setdefault(str(gold), texts)
+            if len(inputs) == MAX_SHOWN:
+                break
+    except (ElectraError, OSError):  # no fine-tuning, or a file is damaged
+        pass
+    return list(inputs.values())
+
+
+def _texts(record: dict[str, Any]) -> list[str]:
+    """The text or texts of a prediction; none for questions, whose passages are not in the file."""
+    if words := record.get("words"):
+        return [" ".join(map(str, words))]
+    return [text for name in ("text", "pair") if isinstance(text := record.get(name), str)]
 
 
 def find_examples(tokenizer: Tokenizer, unknown: int) -> Examples:

@@ -14,7 +14,7 @@ from electra.errors import CheckpointError, ConfigError, in_option
 from electra.export.loading import find_masked_lm
 from electra.serving.backends import load_model
 from electra.serving.fill_mask import FillMask
-from electra.serving.http.examples import find_examples
+from electra.serving.http.examples import find_examples, read_dev_inputs
 from electra.serving.http.worker import Operation
 from electra.serving.predictor import Predictor
 from electra.serving.scorer import Scorer
@@ -45,9 +45,11 @@ class HostedModel:
             next to its discriminator, if there is one.
         other: the other model of the server. The names of the two are different.
         max_length: the most tokens that are read at once. None: as many as the model can read.
+        shows_dev: whether texts of the data may be shown as examples, if the model is the output of a fine-tuning.
 
     Attributes:
         max_length: the most tokens that are read at once.
+        dev_inputs: texts of the dev part of the fine-tuning, which the page shows as examples.
         unsupported: for each operation that the model does not support, what would be needed.
 
     Raises:
@@ -64,6 +66,7 @@ class HostedModel:
         generator: str | None = None,
         other: str | None = None,
         max_length: int | None = None,
+        shows_dev: bool = True,
     ) -> None:
         self.name = hosted_name(model, other=other)
         self.unsupported: dict[str, str] = {}
@@ -72,6 +75,7 @@ class HostedModel:
         self.examples = find_examples(loaded.tokenizer, special_tokens(loaded.tokenizer, model).unknown)
         self.scorer = self._try("score", lambda: Scorer(loaded, device=device))
         self.predictor = self._try("predict", lambda: Predictor(loaded, device=device))
+        self.dev_inputs = read_dev_inputs(Path(model)) if self.predictor and shows_dev else []
         self.encoder = self._try("embed", lambda: TextEncoder(loaded, device=device))
         if not (self.scorer or self.predictor or self.encoder):
             raise CheckpointError(self.unsupported["embed"])
@@ -107,6 +111,8 @@ class HostedModel:
         """Texts to try the model with; for a model of pairs, two texts each."""
         if self.predictor is None:
             return [[sentence] for sentence in self.examples.sentences]
+        if self.dev_inputs:
+            return self.dev_inputs
         texts, problem = self.examples.plain, self.predictor.problem
         if isinstance(problem, QuestionAnswering):
             return [[self.examples.question, texts[-1]]]
