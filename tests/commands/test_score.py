@@ -1,5 +1,6 @@
 """`electra score`: every kind of input, and results for people and for programs."""
 
+import csv
 import gzip
 import io
 import json
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -87,9 +89,12 @@ def test_electric_gives_the_sum_of_negative_energies(model, tmp_path, capsys) ->
     assert first["log_probabilities"] == pytest.approx((-energies_L).tolist(), abs=1e-5)
     assert first["pseudo_log_likelihood"] == pytest.approx(-float(energies_L.sum()), abs=1e-5)
     assert main(["score", model, "the cat sat", "a dog", "--electric"]) == 0
-    total, a_token, text = capsys.readouterr().out.splitlines()[0].split("\t")
+    shown = capsys.readouterr().out
+    total, a_token, text = shown.splitlines()[0].split("\t")
     assert float(total) == pytest.approx(-float(energies_L.sum()), abs=1e-3) and text == "the cat sat"
     assert float(a_token) == pytest.approx(-float(energies_L.mean()), abs=1e-3)
+    assert main(["score", model, "the cat sat", "a dog", "--electric", "--output", str(tmp_path / "a.tsv")]) == 0
+    assert (tmp_path / "a.tsv").read_text() == f"pseudo_log_likelihood\tper_token\ttext\n{shown}"
 
 
 def test_every_kind_of_file(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -150,6 +155,33 @@ def test_a_file_of_any_size_is_scored_in_chunks(model, tmp_path, monkeypatch, ca
     run(ScoreConfig(model, ("the cat",), output=tmp_path / "out.txt"))
     assert "most likely replaced: " in (tmp_path / "out.txt").read_text()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_the_ending_of_the_file_decides_its_form(model, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    given = ("the cat sat", "a dog [x]")
+    scored = Scorer(model)(given)
+    for name, options in (("a.tsv", {}), ("b.csv", {}), ("c.tsv", {"pieces": True})):
+        result = run(ScoreConfig(model, given, output=tmp_path / name, **options))
+        rows = list(
+            csv.reader((tmp_path / name).read_text().splitlines(), delimiter="\t" if "tsv" in name else ",")
+        )
+        expected = [
+            [str(number), str(start), str(end), one.text[start:end], "" if np.isnan(value) else f"{value:.6f}"]
+            for number, one in enumerate(scored, start=1)
+            for start, end, value in one.spans(pieces="pieces" in options)
+        ]
+        unit = "token" if options else "word"
+        assert rows == [["text", "start", "end", unit, "probability"], *expected] and result.count == len(expected)
+        assert "" in [row[4] for row in rows], "[ is not in the vocabulary"
+    run(ScoreConfig(model, given, output=tmp_path / "d.jsonl"))
+    assert [json.loads(line)["text"] for line in (tmp_path / "d.jsonl").read_text().splitlines()] == list(given)
+    run(ScoreConfig(model, given, output=tmp_path / "e.txt"))
+    assert (tmp_path / "e.txt").read_text() == "".join(f"{one.render().plain}\n" for one in scored)
+    for name, in_json in (("f.tsv", True), ("f.md", False), ("f", False)):
+        with pytest.raises(ConfigError, match=f"--output: {name} must end in "):
+            run(ScoreConfig(model, given, json=in_json, output=tmp_path / name))
+    with pytest.raises(ConfigError, match="--pieces: is about what is shown"):
+        check(ScoreConfig(model, given, pieces=True, output=tmp_path / "d.jsonl"))
 
 
 def test_a_failure_keeps_the_old_file(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -1,5 +1,6 @@
 """The surprisal of words, compared with a plain loop over transformers' network."""
 
+import csv
 import json
 import shutil
 from dataclasses import replace
@@ -118,6 +119,15 @@ def test_on_the_command_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
     out = tmp_path / "out.jsonl"
     assert main(["score", str(run), "--surprisal", "--json", text, "--output", str(out)]) == 0
     assert json.loads(out.read_text()) == printed
+    table = out.with_suffix(".csv")
+    assert main(["score", str(run), "--surprisal", text, "--output", str(table)]) == 0
+    fields, (header, *rows) = json.loads(out.read_text()), csv.reader(table.read_text().splitlines())
+    assert header == ["text", "start", "end", "word", "surprisal"]
+    assert [row[3] for row in rows] == fields["words"] and {row[0] for row in rows} == {"1"}
+    assert [float(row[4] or "nan") for row in rows] == pytest.approx(
+        [np.nan if unknown else x for x, unknown in zip(fields["surprisals"], fields["unknown"], strict=True)],
+        abs=1e-6, nan_ok=True,
+    )  # fmt: skip
     assert main(["score", str(run), "--surprisal", "--calibrated", text]) == 2
     assert "--surprisal: is not possible with --calibrated" in capsys.readouterr().err
 

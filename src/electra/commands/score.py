@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.console import Group, RenderableType
@@ -14,7 +16,7 @@ from tyro.conf import Positional
 
 from electra.config import OpenFraction, PositiveInt
 from electra.errors import CheckpointError
-from electra.serving.text_files import Lines, WrittenFile, check_suffix, read_texts, write_lines
+from electra.serving.text_files import Lines, WrittenFile, check_suffix, read_texts, table_row, write_lines
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from electra.serving.scorer import ScoredText
     from electra.serving.surprisal import SurprisalText
 
-SUFFIXES_JSON, SUFFIXES_TEXT = (".jsonl",), (".txt", ".tsv")
-"""Endings of the file of --output, with and without --json."""
+JSON_LINES = ".jsonl"
+SUFFIXES = (JSON_LINES, ".csv", ".tsv", ".txt")
+"""Endings of the file of --output: JSON, a table, or what is printed."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ class ScoreConfig:
     """Print one JSON object per text: text, tokens, offsets (in characters), probabilities, and whether a token
     continues a word and whether it is unknown (not in the vocabulary); with --calibrated also the calibration."""
     output: Path | None = None
-    """File for the results, .jsonl with --json, else .txt or .tsv. Default: they are printed."""
+    """File for the results: .jsonl as with --json; .csv or .tsv for a table, with a row for each word (--pieces:
+    each token) and the number of its text, or with --electric a row for each text; .txt as they are printed.
+    Default: they are printed."""
     long: Literal["memory", "windows"] | None = None
     """How to read texts that are longer than the model's input: in consecutive windows with memory of the windows
     before, or in windows that overlap by half. Default: with memory if the model has one."""
@@ -83,8 +88,13 @@ class ScoreConfig:
         others = [name for name in ("calibrated", "electric", "long", "pieces") if getattr(self, name)]
         if self.surprisal and others:
             yield f"--surprisal: is not possible with --{others[0]}; leave one of them out"
-        if self.pieces and (self.json or self.electric):
+        if self.pieces and (self.json or self.output_suffix == JSON_LINES or self.electric):
             yield "--pieces: is about what is shown; JSON and --electric always have each token"
+
+    @property
+    def output_suffix(self) -> str | None:
+        """The ending of the file of --output, which decides the form of the results."""
+        return None if self.output is None else self.output.suffix.lower()
 
 
 @dataclass(frozen=True)
@@ -112,12 +122,12 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
         electra score RUN --electric --input hypotheses.txt
         electra score RUN --surprisal "The film was directed by a British banana."
     """
+    if config.output is not None:
+        check_suffix(config.output, (JSON_LINES,) if config.json else SUFFIXES)
     from electra.objectives.config import scores_of
     from electra.serving.calibration import Calibration
     from electra.serving.scorer import Scorer
 
-    if config.output is not None:
-        check_suffix(config.output, SUFFIXES_JSON if config.json else SUFFIXES_TEXT)
     texts = read_texts(config.texts, config.input, text_column=config.text_column)
     if config.surprisal:
         return _score_surprisal(config, texts)
@@ -132,35 +142,74 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
     if config.electric != (scores_of(scorer.objective) == "energy"):
         hint = "leave --electric out" if config.electric else "give --electric"
         raise CheckpointError(f"{config.model} was trained with objective.kind {scorer.objective}; {hint}")
-
-    def format_line(scored: ScoredText) -> str:
-        if config.json:
-            return _likelihood_json(scored) if config.electric else _probability_json(scored, calibration)
-        return _likelihood_line(scored) if config.electric else scored.render(pieces=config.pieces).plain
-
-    results = scorer.stream(texts)
-    if config.output is not None:
-        return WrittenFile(write_lines(config.output, map(format_line, results)), "scored text", config.output)
-    if config.json or config.electric:
-        return Lines(list(map(format_line, results)))
-    scored_texts = list(results)
-    return ScoredTexts(scored_texts, [scored.render(pieces=config.pieces) for scored in scored_texts])
+    if config.electric:
+        form = _Form(
+            ("pseudo_log_likelihood", "per_token", "text"),
+            rows=lambda _, scored: [_likelihoods(scored)],
+            json=_likelihood_json,
+            render=lambda scored: "\t".join(_likelihoods(scored)),
+        )
+    else:
+        form = _Form(
+            ("text", "start", "end", "token" if config.pieces else "word", "probability"),
+            rows=lambda number, scored: _word_rows(number, scored.text, scored.spans(pieces=config.pieces)),
+            json=lambda scored: _probability_json(scored, calibration),
+            render=lambda scored: scored.render(pieces=config.pieces),
+        )
+    return _results(config, scorer.stream(texts), form)
 
 
 def _score_surprisal(config: ScoreConfig, texts: Iterator[str]) -> ScoredTexts | Lines | WrittenFile:
     from electra.serving.surprisal import SurprisalScorer
 
-    results = SurprisalScorer(config.model, max_length=config.max_length, device=config.device).stream(texts)
-    if config.output is None and not config.json:
-        scored_texts = list(results)
-        return ScoredTexts(scored_texts, [scored.render() for scored in scored_texts])
-    lines = (
-        json.dumps({"text": one.text, **one.fields()}, ensure_ascii=False) if config.json else str(one)
-        for one in results
+    form = _Form(
+        ("text", "start", "end", "word", "surprisal"),
+        rows=lambda number, scored: _word_rows(number, scored.text, scored.spans()),
+        json=lambda scored: json.dumps({"text": scored.text, **scored.fields()}, ensure_ascii=False),
+        render=lambda scored: scored.render(),
     )
-    if config.output is not None:
-        return WrittenFile(write_lines(config.output, lines), "scored text", config.output)
-    return Lines(list(lines))
+    scorer = SurprisalScorer(config.model, max_length=config.max_length, device=config.device)
+    return _results(config, scorer.stream(texts), form)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a scored text is written.
+
+    Attributes:
+        header: the columns of a table.
+        rows: those of the text in a table, given its number from 1.
+        render: what is printed.
+    """
+
+    header: tuple[str, ...]
+    rows: Callable[[int, Any], Iterable[tuple[Any, ...]]]
+    json: Callable[[Any], str]
+    render: Callable[[Any], Any]
+
+
+def _results(
+    config: ScoreConfig, results: Iterator[ScoredText] | Iterator[SurprisalText], form: _Form
+) -> ScoredTexts | Lines | WrittenFile:
+    """Print or write scored texts."""
+    in_json = config.json or config.output_suffix == JSON_LINES
+    if config.output is None and not in_json and not config.electric:
+        scored_texts: list[Any] = list(results)
+        return ScoredTexts(scored_texts, [form.render(scored) for scored in scored_texts])
+    lines = (form.json(scored) if in_json else str(form.render(scored)) for scored in results)
+    if config.output is None:
+        return Lines(list(lines))
+    if (suffix := config.output_suffix) in (".csv", ".tsv"):
+        rows = chain.from_iterable(form.rows(number, scored) for number, scored in enumerate(results, start=1))
+        lines = (table_row(row, suffix) for row in chain([form.header], rows))
+        return WrittenFile(write_lines(config.output, lines) - 1, "row", config.output)
+    return WrittenFile(write_lines(config.output, lines), "scored text", config.output)
+
+
+def _word_rows(number: int, text: str, spans: Iterable[tuple[int, int, float]]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table, with no score for a word that has an unknown token."""
+    for start, end, score in spans:
+        yield number, start, end, text[start:end], "" if math.isnan(score) else f"{score:.6f}"
 
 
 def _probability_json(scored: ScoredText, calibration: Calibration | None) -> str:
@@ -175,6 +224,7 @@ def _likelihood_json(scored: ScoredText) -> str:
     return json.dumps({"text": scored.text, **scored.likelihood_fields()}, ensure_ascii=False)
 
 
-def _likelihood_line(scored: ScoredText) -> str:
+def _likelihoods(scored: ScoredText) -> tuple[str, str, str]:
+    """The pseudo-log-likelihood of a text, its mean per token, and the text."""
     total = scored.pseudo_log_likelihood
-    return f"{total:.3f}\t{total / max(len(scored.tokens), 1):.3f}\t{scored.text}"
+    return f"{total:.3f}", f"{total / max(len(scored.tokens), 1):.3f}", scored.text

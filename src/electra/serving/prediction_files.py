@@ -3,8 +3,6 @@
 Tables get new columns. Tagged text (CoNLL, CoNLL-U) and questions (SQuAD) are written in their own formats.
 """
 
-import csv
-import io
 import json
 import logging
 import sys
@@ -16,7 +14,15 @@ from electra.errors import ConfigError, DataError
 from electra.readers.base import TableReader, get_reader
 from electra.readers.lines import CONVERT_ENCODING, read_lines
 from electra.readers.read import read_records
-from electra.serving.text_files import STANDARD_INPUT, Lines, WrittenFile, check_suffix, no_text_error, write_lines
+from electra.serving.text_files import (
+    STANDARD_INPUT,
+    Lines,
+    WrittenFile,
+    check_suffix,
+    no_text_error,
+    table_row,
+    write_lines,
+)
 from electra.tasks import conll
 from electra.tasks.json_splits import SUFFIX as JSON_SUFFIX
 from electra.tasks.table_columns import find_text_columns
@@ -216,12 +222,12 @@ def _table_lines(
         row = {**{name: _cell(value) for name, value in record.items()}, **added}
         if not names:
             names = list(row)
-            yield _csv_row(names, suffix)
+            yield table_row(names, suffix)
         if more := [name for name in row if name not in names]:
             raise DataError(
                 f"{path}: a row has {', '.join(more)}, which the first row lacks; write .jsonl instead"
             )
-        yield _csv_row([row.get(name, "") for name in names], suffix)
+        yield table_row([row.get(name, "") for name in names], suffix)
 
 
 def _json_fields(prediction: "Prediction", answer_key: str, top: int | None) -> Record:
@@ -249,12 +255,6 @@ def _columns(prediction: "Prediction", answer_key: str, top: int | None) -> Reco
 
 def _cell(value: Any) -> Any:
     return ",".join(map(str, value)) if isinstance(value, list) else value
-
-
-def _csv_row(values: list[Any], suffix: str) -> str:
-    stream = io.StringIO()
-    csv.writer(stream, delimiter="," if suffix == ".csv" else "\t", lineterminator="").writerow(values)
-    return stream.getvalue()
 
 
 def is_tagged_text(name: str) -> bool:

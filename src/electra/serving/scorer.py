@@ -105,7 +105,7 @@ class ScoredText:
 
     def render(self, *, pieces: bool = False) -> Text:
         """The text, with each word (or token: `pieces`) colored by its probability, and the likeliest words."""
-        spans = self._pieces() if pieces else self.words()
+        spans = self.spans(pieces=pieces)
         ends = [0, *(end for _, end, _ in spans)]
         starts = [*(start for start, _, _ in spans), len(self.text)]
         separators = [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
@@ -123,13 +123,13 @@ class ScoredText:
             continues[i] = same_word and adjacent
         return continues
 
+    def spans(self, *, pieces: bool = False) -> list[tuple[int, int, float]]:
+        """Start, end and probability of each word; or of each token, where those of one character are joined."""
+        return self._join([False] * len(self.tokens)) if pieces else self.words()
+
     def words(self) -> list[tuple[int, int, float]]:
         """Start, end and probability of each word, the highest of its tokens; NaN if one of them is unknown."""
         return self._join(self.continues)
-
-    def _pieces(self) -> list[tuple[int, int, float]]:
-        """Start, end and probability of each token; those of one character are joined."""
-        return self._join([False] * len(self.tokens))
 
     def _join(self, joined: Sequence[bool]) -> list[tuple[int, int, float]]:
         """Spans of tokens, of which some belong to the one before, as those do that are of the same character."""

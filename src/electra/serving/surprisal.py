@@ -64,6 +64,11 @@ class SurprisalText:
     token_count: int
     unknown_count: int
 
+    def spans(self) -> list[tuple[int, int, float]]:
+        """Start, end and surprisal of each word; NaN if it has an unknown token."""
+        values = np.where(self.unknown, np.nan, self.surprisals).tolist()
+        return [(start, end, value) for (start, end), value in zip(self.offsets, values, strict=True)]
+
     def fields(self) -> dict[str, Any]:
         """Words, offsets, surprisals, and whether each word has an unknown token, for JSON."""
         return {

@@ -1,11 +1,14 @@
 """The texts that `electra score` and `electra predict` read, and their results as lines."""
 
+import csv
+import io
 import logging
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from electra import durable
 from electra.errors import ConfigError, DataError
@@ -91,6 +94,13 @@ def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
     if path.suffix.lower() not in suffixes:
         *others, last = suffixes
         raise ConfigError(f"--output: {path.name} must end in {', '.join(others)}{' or ' * bool(others)}{last}")
+
+
+def table_row(values: Iterable[Any], suffix: str) -> str:
+    """A row of a .csv or .tsv file."""
+    stream = io.StringIO()
+    csv.writer(stream, delimiter="," if suffix == ".csv" else "\t", lineterminator="").writerow(values)
+    return stream.getvalue()
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
