@@ -264,3 +264,9 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     for override in (f"home={name}", *overrides_of({"home": Path(name)})):
         with pytest.raises(ConfigError, match=r"home: .* is not UTF-8, which a config must be; rename the file"):
             load_config(Train, write(tmp_path, "train.toml", 'name = "local"\n'), [override])
+
+
+def test_a_required_setting_that_is_not_utf8_is_not_called_missing() -> None:
+    overrides = overrides_of({"model": os.fsdecode(b"m\xe9del")})
+    with pytest.raises(ConfigError, match=r"^1 problem in the overrides:\n  model: .* is not UTF-8.*$"):
+        load_config(FinetuneConfig, None, overrides)

@@ -324,7 +324,6 @@ def _override(cls: type[Any], table: Table, override: str, problems: list[str]) 
         return
     if any("\ud800" <= character <= "\udfff" for character in text):
         problems.append(f"{name}: {text} is not UTF-8, which a config must be; rename the file or folder")
-        return
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
