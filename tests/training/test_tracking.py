@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,36 @@ def test_the_log_file_has_the_messages_of_the_library(tmp_path: Path) -> None:
         logging.getLogger("electra.training.trainer").info("a line")
     logging.getLogger("electra.training.trainer").info("not this one")
     assert (tmp_path / "log.txt").read_text().endswith("INFO a line\n")
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"), [(logging.WARNING, ["a warning"]), (logging.INFO, ["a line", "a warning"])]
+)
+def test_beside_the_log_file_the_callers_logging_shows_what_it_showed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: int, shown: list[str]
+) -> None:
+    with caplog.at_level(level, "electra"), log_file(tmp_path / "log.txt"):
+        caplog.handler.setLevel(logging.NOTSET)  # the level of the logger is what decides
+        logging.getLogger("electra.training.trainer").info("a line")
+        logging.getLogger("electra.training.trainer").warning("a warning")
+    assert caplog.messages == shown
+
+
+def test_without_logging_warnings_are_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with log_file(tmp_path / "log.txt"):
+        logging.getLogger("electra.training.trainer").info("a line")
+        logging.getLogger("electra.training.trainer").warning("a warning")
+    assert capsys.readouterr().err == "a warning\n"
+
+
+def test_a_log_that_is_shown_is_not_shown_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("electra"), "handlers", [logging.StreamHandler(sys.stderr)])
+    with log_file(tmp_path / "log.txt"):
+        logging.getLogger("electra.training.trainer").warning("a warning")
+    assert capsys.readouterr().err == "a warning\n"
