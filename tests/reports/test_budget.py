@@ -35,7 +35,7 @@ def test_the_time_includes_that_of_evaluations() -> None:
     timed = Metrics([REPORT], [TIMED, TIMED], [])
     assert total_seconds(timed) == 660.0
     assert describe_budget(timed) == ("6,000,000", "7.500e+14", "11.0 minutes")
-    assert describe_time(timed) == "11.0 minutes, of which evaluations 1.0; 10,000 tokens/s in training"
+    assert describe_time(timed) == "11.0 minutes, of which evaluations 60.0 s; 10,000 tokens/s in training"
 
 
 def test_the_time_of_evaluations_of_early_runs_is_not_known() -> None:

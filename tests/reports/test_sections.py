@@ -79,9 +79,7 @@ def test_runs_are_shown_alone_and_compared(tmp_path: Path) -> None:
     beside = reader.cells.index("masking.share")
     assert reader.cells[beside + 1 : beside + 3] == ["0.15", "0.4"]
     assert not any(cell == "out" for cell in reader.cells), "where a run lies is no setting of interest"
-    assert {"0.7500", "0.8500", "10", "1.0 minutes without evaluations; 150 tokens/s in training"} <= set(
-        reader.cells
-    )
+    assert {"0.7500", "0.8500", "10", "60.0 s without evaluations; 150 tokens/s in training"} <= set(reader.cells)
     assert any("<b>9</b>" in cell for cell in reader.cells), "text from a run is text, not markup"
 
 
@@ -133,7 +131,7 @@ def test_time_includes_evaluations_and_findings_that_have_passed_are_marked(tmp_
     with (run / "metrics.jsonl").open("a") as stream:
         stream.write("".join("\n" + json.dumps(record) for record in later))
     (section,) = build_sections([run])
-    assert dict(section.properties)["time"].startswith("2.5 minutes, of which evaluations 0.5;")
+    assert dict(section.properties)["time"].startswith("2.5 minutes, of which evaluations 30.0 s;")
     with (run / "metrics.jsonl").open("a") as stream:
         stream.write('\n{"step": 15, "health": "not finite", "message": "skipped", "remedy": "lower the rate"}')
     (section,) = build_sections([run])

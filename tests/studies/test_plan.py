@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from electra.durations import format_duration
 from electra.json_files import write_json
 from electra.reports.study_results import RESULT_FILE
 from electra.studies import cost_estimate
@@ -17,7 +18,6 @@ from electra.studies.config import load_study
 from electra.studies.plan import ArmCost, StudyPlan
 from electra.studies.runs import StudyRun
 from electra.training.config import TrainConfig
-from electra.training.tracking import format_duration
 
 STUDY = """title = "two"
 base = "electra-nano"

@@ -13,7 +13,6 @@ from electra.training.tracking import (
     MetricsFile,
     Tracking,
     evaluation_line,
-    format_duration,
     log_file,
     report_line,
 )
@@ -74,13 +73,6 @@ def test_tensorboard_has_the_same_metrics(tmp_path: Path) -> None:
 def test_tensorboard_can_be_left_out(tmp_path: Path) -> None:
     Tracking(tmp_path, TrackingConfig(tensorboard=False), resume_at=0, resume_step=0).close()
     assert not (tmp_path / "tensorboard").exists()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(3, "3s"), (200, "3m 20s"), (18_420, "5h 07m"), (187_200, "2d 04h"), (-1, "0s")]
-)
-def test_format_duration(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text
 
 
 def test_a_report_is_one_line_with_everything_in_it() -> None:

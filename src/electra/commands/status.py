@@ -77,7 +77,8 @@ class Statuses:
     def __rich__(self) -> RenderableType:
         if self.json:
             return "\n".join(json.dumps(vars(run)) for run in self.runs)
-        from electra.training.tracking import evaluation_line, format_duration
+        from electra.durations import format_duration
+        from electra.training.tracking import evaluation_line
 
         table = Table(Column("run", overflow="fold"), "state", "step", "left", "loss", "held out", "health")
         several = len(self.runs) > 1

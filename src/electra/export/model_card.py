@@ -5,6 +5,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from electra import __version__
+from electra.durations import describe_duration
 from electra.export.formats.base import format_of_encoder
 from electra.export.loading import is_hub_id
 from electra.export.markdown import code_span, escaped
@@ -310,7 +311,8 @@ def _training(
         f"{_number(progress.get('step'))} steps of {_number(train.get('batch_size'))} rows of "
         f"{_number(config.get('packing', {}).get('sequence_length'))} tokens: "
         f"{_number(progress.get('tokens'))} tokens, {progress.get('flops') or 0:.2e} floating-point operations, "
-        f"{_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on {escaped(str(processor))}.",
+        f"{describe_duration(progress.get('seconds') or 0)}, in {train.get('precision')} on "
+        f"{escaped(str(processor))}.",
         f"Peak learning rate {optimizer.get('learning_rate')}; {_warmup(optimizer)}.",
         f"{masking.get('share', 0):.0%} of the tokens are predicted.",
         _losses(objective, main),
@@ -354,10 +356,6 @@ def _metrics(evaluation: Mapping[str, Any], *, has_generator: bool) -> list[tupl
         (label if has_generator else label.removeprefix("generator: "), "–" if value is None else f"{value:.4f}")
         for label, value in values
     ]
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
 
 
 def _number(value: Any) -> str:

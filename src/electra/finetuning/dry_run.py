@@ -15,6 +15,7 @@ from rich.table import Table
 
 from electra.config import to_toml
 from electra.data.sampling import epoch_rows
+from electra.durations import format_duration
 from electra.finetuning.config import FinetuneConfig
 from electra.finetuning.export import export_model
 from electra.finetuning.results import SeedResult
@@ -24,7 +25,6 @@ from electra.tasks.task_model import TaskModel, layer_decay_scales
 from electra.training.allocator import peak_memory
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
-from electra.training.tracking import format_duration
 from electra.training.update import Update
 
 MEASURED_STEPS = 10

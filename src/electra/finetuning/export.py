@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from electra.durations import describe_duration
 from electra.export.display_name import display_name
 from electra.export.formats.base import format_of_encoder
 from electra.export.huggingface import save
@@ -102,7 +103,7 @@ def build_model_card(setup: FinetuneSetup, problem: Problem, result: SeedResult,
             recipe=(
                 f"{result.steps:,} steps of {config.train.batch_size} rows, peak learning rate "
                 f"{config.optimizer.learning_rate:g}, in {setup.precision.name}, "
-                f"{result.seconds / 60:.1f} minutes."
+                f"{describe_duration(result.seconds)}."
             ),
             loads_whole=loads_whole,
         )

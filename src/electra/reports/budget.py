@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from electra.durations import describe_duration
 from electra.json_files import read_json
 from electra.reports.metrics import Metrics
 
@@ -32,15 +33,17 @@ def describe_budget(metrics: Metrics) -> tuple[str, str, str]:
     if not metrics.reports:
         return "–", "–", "–"
     last = metrics.reports[-1]
-    return f"{last['tokens']:,}", f"{last['flops']:.3e}", f"{total_seconds(metrics) / 60:.1f} minutes"
+    return f"{last['tokens']:,}", f"{last['flops']:.3e}", describe_duration(total_seconds(metrics))
 
 
 def describe_time(metrics: Metrics) -> str:
     """The time of a run that has reports, that of its evaluations, and its speed in training."""
     last, evaluating = metrics.reports[-1], evaluation_seconds(metrics)
-    part = " without evaluations" if evaluating is None else f", of which evaluations {evaluating / 60:.1f}"
+    part = (
+        " without evaluations" if evaluating is None else f", of which evaluations {describe_duration(evaluating)}"
+    )
     speed = f"{last['tokens'] / last['seconds']:,.0f} tokens/s in training"
-    return f"{total_seconds(metrics) / 60:.1f} minutes{part}; {speed}"
+    return f"{describe_duration(total_seconds(metrics))}{part}; {speed}"
 
 
 def total_seconds(metrics: Metrics) -> float:

@@ -9,13 +9,13 @@ from rich.table import Table
 
 from electra.analysis.frozen_probes import FROZEN_PROBES
 from electra.data.shards import TokenData
+from electra.durations import format_duration
 from electra.errors import ConfigError
 from electra.pretraining.build import packed_documents
 from electra.studies.arms import ArmConfigs, StudySetup, meta_objective
 from electra.training.config import TrainConfig
 from electra.training.cost_estimate import count_parameters, flops_per_sequence
 from electra.training.optim import update_flops
-from electra.training.tracking import format_duration
 
 logger = logging.getLogger(__name__)
 

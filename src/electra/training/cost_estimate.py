@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from electra.durations import format_duration
 from electra.modeling.device import resolve_device
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.flops import Convention, Documents, flops_per_token
@@ -13,7 +14,6 @@ from electra.objectives.base import NetworkName, Objective, TrainableModule
 from electra.training.config import OptimizerConfig, TrainConfig
 from electra.training.optim import update_flops
 from electra.training.precision import PRECISIONS, PrecisionName, product_flops
-from electra.training.tracking import format_duration
 
 UTILIZATION = 0.4
 """Speed of a step as a fraction of the speed of matrix products; measured values are 0.3 to 0.6."""

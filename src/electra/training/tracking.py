@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.durable import flush
+from electra.durations import format_duration
 from electra.objectives.metric_labels import loss_label, metric_label
 from electra.training.config import TrackingConfig
 from electra.training.distributed import is_main_process
@@ -179,15 +180,6 @@ def evaluation_line(metrics: Metrics) -> str:
     keys = keys or [key for key in metrics if key.startswith("eval/") and key.count("/") == 1]
     values = [f"{metric_label(key)} {metrics[key]:.3f}" for key in keys]
     return " · ".join([f"held-out at step {metrics['step']:,}", *values])
-
-
-def format_duration(seconds: float) -> str:
-    """Seconds in a readable form: 42s, 3m 20s, 5h 07m, 2d 04h."""
-    whole = max(0, round(seconds))
-    for unit, name, below, below_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= unit:
-            return f"{whole // unit}{name} {whole % unit // below:02d}{below_name}"
-    return f"{whole}s"
 
 
 def _json(value: Any) -> Any:

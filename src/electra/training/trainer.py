@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from electra import durable
+from electra.durations import describe_duration
 from electra.errors import for_caller
 from electra.modeling.flops import flops_per_token
 from electra.objectives.base import TrainableModule
@@ -33,7 +34,7 @@ from electra.training.sharding import reshard, shard
 from electra.training.signals import StopSignal
 from electra.training.step_metrics import MetricAccumulator, Progress, SkippedStep
 from electra.training.time_budget import estimate_steps
-from electra.training.tracking import Tracking, evaluation_line, format_duration
+from electra.training.tracking import Tracking, evaluation_line
 from electra.training.update import Update
 
 logger = logging.getLogger(__name__)
@@ -384,7 +385,7 @@ class Trainer:
         texts = {context.run_folder.config.name: context.config_text(progress.steps), **context.checkpoint_texts}
         path = save(self.checkpoints, progress.step, self.update, state=state, texts=texts)
         if path is not None:
-            logger.info("saved %s in %s", path.name, format_duration(time.perf_counter() - start))
+            logger.info("saved %s in %s", path.name, describe_duration(time.perf_counter() - start))
             context.on_event("checkpoint", str(path), progress.step)
 
     def _restore(self, checkpoint: Checkpoint) -> Progress:
