@@ -4,13 +4,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from electra import errors
 from electra.config import COMMAND_LINE, flat, load_config, merged, overrides_of, preset_names, to_toml
-from electra.config_fields import settings
+from electra.config_fields import json_problem, settings
 from electra.errors import ConfigError
 from electra.finetuning.config import FinetuneConfig
 from electra.pretraining.config import PretrainConfig
@@ -270,3 +270,19 @@ def test_a_required_setting_that_is_not_utf8_is_not_called_missing() -> None:
     overrides = overrides_of({"model": os.fsdecode(b"m\xe9del")})
     with pytest.raises(ConfigError, match=r"^1 problem in the overrides:\n  model: .* is not UTF-8.*$"):
         load_config(FinetuneConfig, None, overrides)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "problem"),
+    [
+        (1, float, None), (["a"], tuple[str, ...], None), (("a",), tuple[str, ...], None),
+        (None, int | None, None),
+        ({"a": 1}, dict[str, int], None), ([1], Any, None), ("steam", Literal["petrol", "steam"], None),
+        (True, int, "must be a whole number, found True"), (None, int, "must be a whole number, found None"),
+        ("a", tuple[str, ...], "must be a list of texts, found 'a'"), (3, str, "must be text, found 3"),
+        ("5.", float, "must be a number, found '5.'"), ([], dict[str, int], "must be dict, found []"),
+        ([1], Literal["petrol"], "must be one of petrol, found [1]"),
+    ],
+)  # fmt: skip
+def test_a_value_of_a_json_file_must_have_the_type_as_it_is(value: Any, hint: Any, problem: str | None) -> None:
+    assert json_problem(value, hint) == problem

@@ -7,6 +7,7 @@ import ast
 import dataclasses
 import inspect
 import re
+import reprlib
 import textwrap
 import types
 import typing
@@ -155,6 +156,19 @@ def convert(value: Any, hint: Any) -> Any:
     if type(value) is not hint:
         raise ValueError(f"must be {type_name(hint)}")
     return value
+
+
+def json_problem(value: Any, hint: Any) -> str | None:
+    """Return what is wrong with the type of a value from a JSON file for a field; None if it fits as it is."""
+    if hint is Any or (value is None and types.NoneType in typing.get_args(hint)):
+        return None
+    value = plain(value)
+    try:
+        is_object = dict in (hint, typing.get_origin(hint))
+        fits = isinstance(value, dict) if is_object else plain(convert(value, hint)) == value
+    except ValueError:
+        fits = False
+    return None if fits else f"must be {type_name(hint)}, found {reprlib.repr(value)}"
 
 
 def override_names(overrides: Sequence[str]) -> set[str]:

@@ -4,6 +4,7 @@ import json
 import resource
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.encoders.deberta import DebertaConfig
 from electra.modeling.encoders.modernbert import ModernBertConfig
 from electra.modeling.encoders.relative import RelativeConfig
+from electra.tasks.catalog import load_problem
+from electra.tasks.classification import Classification
 
 MEMORY = 1 << 30
 """Address space that a refusal may take, in bytes."""
@@ -39,7 +42,10 @@ LIES: dict[str, tuple[bytes | dict[str, Any], int | None]] = {
 
 @pytest.fixture(scope="module", params=[BertConfig, ModernBertConfig, DebertaConfig, RelativeConfig])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("hostile") / "m", encoder=request.param)
+    more = {"position_buckets": 8} if request.param is DebertaConfig else {}
+    folder = write_model(tmp_path_factory.mktemp("hostile") / "m", encoder=request.param, **more)
+    huggingface.load(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +107,91 @@ def test_absurd_sizes_in_config_json(value: Any, model: Path) -> None:
     finally:
         (model / "config.json").write_text(json.dumps(fields))
     assert refused >= 4  # layers, widths, vocabulary
+
+
+def keys(fields: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of all keys in a JSON object."""
+    for name, value in fields.items():
+        yield (*path, name)
+        if isinstance(value, dict):
+            yield from keys(value, (*path, name))
+
+
+OTHER_KEYS = (
+    "electra_share_layers", "electra_layer_groups", "attention_head_size", "max_relative_positions",
+    "global_rope_theta", "local_rope_theta", "electra_embedding_size", "electra_trained_length", "id2label",
+)  # fmt: skip
+"""Keys that are read, and that the exports of these tests do not have."""
+
+
+@pytest.mark.parametrize("value", [[[1]], {"a": [1]}, "x" * 1000, True, {"full_attention": "x"}])
+def test_a_value_of_an_odd_type_is_named(value: Any, model: Path) -> None:
+    """Each key in turn. If it does not matter, the model is loaded; else the message has the file and the key."""
+    fields = json.loads((model / "config.json").read_text())
+    refused = 0
+    try:
+        for path in [*keys(fields), *((name,) for name in OTHER_KEYS)]:
+            changed = json.loads(json.dumps(fields))
+            inner = changed
+            for name in path[:-1]:
+                inner = inner[name]
+            inner[path[-1]] = value
+            (model / "config.json").write_text(json.dumps(changed))
+            try:
+                huggingface.load(model)
+            except CheckpointError as error:
+                refused += 1
+                if "the weights do not fit config.json" not in (said := str(error)):  # of another valid network
+                    assert "config.json" in said and path[-1] in said and "damaged" not in said
+                    assert len(said) < 600
+    finally:
+        (model / "config.json").write_text(json.dumps(fields))
+    assert refused >= 10
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"encoder": [1]}, r"encoder must be an object, found \[1\]"),
+        ({"head": ["token"]}, r"head must be a string or null, found \['token'\]"),
+        ({"head": "arm"}, "head is 'arm'; electra has discriminator"),
+        ({"layers": [2]}, r"encoder.layers must be a whole number, found \[2\]"),
+        ({"activation": {}}, "encoder.activation must be one of .*, found {}"),
+    ],
+)
+def test_an_odd_type_in_a_folder_that_only_electra_reads_is_named(
+    change: dict[str, Any], message: str, bert: Path, tmp_path: Path
+) -> None:
+    shape = asdict(huggingface.load(bert).encoder.config)
+    fields = {"model_type": "electra-native", "encoder": shape}
+    for name, value in change.items():
+        (fields if name in ("encoder", "head") else shape)[name] = value
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match=rf"config\.json: this model cannot be loaded:\n  {message}"):
+        huggingface.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("kind", ["x"], r"kind must be a string, found \['x'\]"),
+        ("labels", "red", "labels must be a list of texts, found 'red'"),
+        ("pair", None, "pair must be true or false, found None"),
+        ("max_length", [9], r"max_length must be a whole number above 0, found \[9\]"),
+        ("long", 3, "long must be a string, found 3"),
+    ],
+)
+def test_an_odd_type_in_the_description_of_a_task_is_named(
+    name: str, value: Any, message: str, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path / "m", problem=Classification(("accuracy",), labels=("red", "blue")))
+    fields = json.loads((folder / "config.json").read_text())
+    fields["electra_task"][name] = value
+    (folder / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match=rf"config\.json: .*\n  electra_task\.{message}"):
+        huggingface.load(folder)
+    with pytest.raises(CheckpointError, match=rf"the description of its task: {message}"):
+        load_problem(fields["electra_task"])
 
 
 @pytest.mark.usefixtures("limited")

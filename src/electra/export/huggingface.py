@@ -29,6 +29,7 @@ from electra.export.formats.base import (
     format_of_encoder,
     format_of_folder,
 )
+from electra.export.formats.stored_fields import check_types, refuse
 from electra.export.onnx.graph import is_onnx
 from electra.export.pretrained import Head, Pretrained, head_kind
 from electra.export.tokenizer_files import check_vocabulary_size, read_tokenizer, tokenizer_files
@@ -37,13 +38,23 @@ from electra.export.weights_file import WEIGHTS
 from electra.json_files import json_text, raise_if_damaged, read_json
 from electra.modeling.encoders.base import EncoderModule
 from electra.modeling.heads import SentencePairHead
-from electra.tasks.catalog import load_problem
+from electra.tasks.catalog import load_problem, task_problems
 
 logger = logging.getLogger(__name__)
 
 OBJECTIVE, TASK, TRAINED_LENGTH = "electra_objective", "electra_task", "electra_trained_length"
 """Keys in config.json that only electra reads: the objective that trained the network, the description of its
 task, and the longest input in training, if the network can read longer ones."""
+_TYPES: dict[str, Any] = {
+    "model_type": str,
+    "architectures": list | None,
+    "id2label": dict | None,
+    "pad_token_id": int | None,
+    OBJECTIVE: str | None,
+    TASK: dict | None,
+    TRAINED_LENGTH: int | None,
+}
+"""Types of the fields of config.json that all formats have."""
 FILES = frozenset(
     (
         WEIGHTS, FACTORS, "README.md", "config.json",
@@ -239,16 +250,20 @@ def load(folder: Path, *, quiet: bool = False) -> Pretrained:
         )
     path = folder / "config.json"
     fields = read_json(path)
+    problems: list[str] = []
     with raise_if_damaged(path):
+        task = check_types(fields, _TYPES, problems).get(TASK)
+        problems += [f"{TASK}.{problem}" for problem in task_problems(task or {})]
+        refuse(problems, path)
         checkpoint_format = format_of_folder(fields, path)
         config = checkpoint_format.read_config(fields, path)
         if config.encoder.vocabulary_size < 1:
             raise ValueError("the vocabulary size must be at least 1")
-        trained_length = int(fields.get(TRAINED_LENGTH) or sys.maxsize)
-    task = fields.get(TASK)
+        trained_length = fields.get(TRAINED_LENGTH) or sys.maxsize
+        if trained_length < 1:
+            raise ValueError(f"{TRAINED_LENGTH} must be at least 1, found {trained_length}")
     tensors = read_weights(folder)
     renamed, dropped = _renamed(checkpoint_format, tensors, config.model_type)
-    problems: list[str] = []
     with raise_if_damaged(path):
         networks = checkpoint_format.load_networks(config, tensors, task=task is not None, problems=problems)
     if problems:

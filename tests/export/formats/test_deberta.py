@@ -212,7 +212,7 @@ def test_a_vocabulary_of_sentencepiece_is_read(tmp_path: Path, config: DebertaCo
         ({"norm_rel_ebd": "batch_norm"}, "norm_rel_ebd is 'batch_norm'; electra computes layer_norm, none"),
         ({"conv_act": "mish"}, "conv_act is 'mish'; electra computes tanh, gelu, relu"),
         ({"attention_head_size": 5}, "attention_head_size: in electra it is"),
-        ({"num_attention_heads": "four"}, "num_attention_heads must be a number, found 'four'"),
+        ({"num_attention_heads": "four"}, "num_attention_heads must be a whole number, found 'four'"),
         ({"num_attention_heads": 5}, "heads: "),
     ],
 )

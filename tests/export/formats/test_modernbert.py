@@ -165,7 +165,7 @@ def test_a_folder_of_transformers_is_read(
         ),
         ({"layer_types": ["sliding_attention"] * 4}, "layer_types: in electra the first layer"),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
-        ({"num_attention_heads": "four"}, "num_attention_heads must be a number, found 'four'"),
+        ({"num_attention_heads": "four"}, "num_attention_heads must be a whole number, found 'four'"),
         ({"num_attention_heads": 5}, "heads: "),
     ],
 )

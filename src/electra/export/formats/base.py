@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError
+from electra.export.formats.stored_fields import shown
 from electra.export.pretrained import Head, HeadKind, head_kind
 from electra.export.without_values import without_values
 from electra.modeling.encoders.base import Activation, EncoderConfig, EncoderModule
@@ -392,5 +393,5 @@ def format_of_folder(fields: Mapping[str, Any], source: object) -> CheckpointFor
         reasons |= format_class.refused_types
     model_type = fields.get("model_type")
     reason = reasons.get(str(model_type), f"electra reads {', '.join(model_types)}")
-    what = f"model_type is {model_type!r}" if "model_type" in fields else "it has no model_type"
+    what = f"model_type is {shown(model_type)}" if "model_type" in fields else "it has no model_type"
     raise CheckpointError(f"{source}: this model cannot be loaded: {what}; {reason}")

@@ -17,7 +17,7 @@ from torch import Tensor
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
-from electra.export.formats.stored_fields import read_numbers, refuse
+from electra.export.formats.stored_fields import check_types, read_numbers, refuse, shown
 from electra.export.pretrained import HeadKind
 from electra.export.without_values import without_values
 from electra.modeling.encoders.base import Activation, EncoderConfig, EncoderModule
@@ -85,6 +85,13 @@ _ROBERTA_POSITIONS = "roberta.embeddings.position_embeddings.weight"
 
 _SHARING = {"share_layers": "electra_share_layers", "layer_groups": "electra_layer_groups"}
 """Keys that only electra reads: the parameters that blocks share, for model types without sharing."""
+_TYPES: dict[str, Any] = {
+    "hidden_act": str,
+    "num_hidden_groups": int,
+    _SHARING["share_layers"]: str | None,
+    _SHARING["layer_groups"]: int | None,
+}
+"""Types of fields that are not in `_FIELDS`."""
 # transformers' name of each field, and its default for each model type, in the order of `model_types`.
 _FIELDS: dict[str, tuple[str, int | float, int | float, int | float, int | float]] = {
     "layers": ("num_hidden_layers", 12, 12, 12, 12),
@@ -160,12 +167,14 @@ class BertFormat(CheckpointFormat):
 
     def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
         model_type: str = fields["model_type"]
-        values, problems = _read_numbers(fields, model_type)
+        problems: list[str] = []
+        fields = check_types(fields, _TYPES, problems)
+        values = _read_numbers(fields, model_type, problems)
         pad_id = fields.get("pad_token_id", _DEFAULT_PAD_ID[model_type])
         if model_type != "roberta" and pad_id is None:
             pad_id = _DEFAULT_PAD_ID[model_type]
         if not isinstance(pad_id, int) or pad_id < 0:
-            problems.append(f"pad_token_id must be an id, found {pad_id!r}")
+            problems.append(f"pad_token_id must be an id, found {shown(pad_id)}")
         elif model_type == "roberta" and not problems:
             values["max_positions"] -= pad_id + 1
         if model_type in ("bert", "roberta"):
@@ -176,15 +185,13 @@ class BertFormat(CheckpointFormat):
                 problems.append(
                     "embedding_size is hidden_size; electra does not support a projection between equal sizes"
                 )
-            if not isinstance(values["layer_groups"], int):
-                problems.append(f"num_hidden_groups must be a number, found {values['layer_groups']!r}")
         elif fields.get(_SHARING["share_layers"]) in SHARED_MODULES and isinstance(
             fields.get(_SHARING["layer_groups"]), int
         ):
             values |= {name: fields[stored] for name, stored in _SHARING.items()}
         activation = fields.get("hidden_act", "gelu_new" if model_type == "albert" else "gelu")
-        if not isinstance(activation, str) or activation not in ACTIVATIONS:
-            problems.append(f"hidden_act is {activation!r}; electra supports {', '.join(ACTIVATIONS)}")
+        if activation not in ACTIVATIONS:
+            problems.append(f"hidden_act is {shown(activation)}; electra supports {', '.join(ACTIVATIONS)}")
         if not problems and values["vocabulary_size"] < 1:
             problems.append(f"vocab_size must be at least 1, found {values['vocabulary_size']}")
         if not problems:
@@ -277,13 +284,13 @@ class BertFormat(CheckpointFormat):
         return inputs
 
 
-def _read_numbers(fields: dict[str, Any], model_type: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the numeric settings of a `BertConfig`, and problems."""
-    problems = [
-        f"{name} is {value!r}; electra supports only {required!r}"
+def _read_numbers(fields: dict[str, Any], model_type: str, problems: list[str]) -> dict[str, Any]:
+    """Return the numeric settings of a `BertConfig`; add problems of these and of fields with only one value."""
+    problems += [
+        f"{name} is {shown(value)}; electra supports only {required!r}"
         for name, required in _REQUIRED.items()
         if (value := fields.get(name, required)) != required
     ]
     number = BertFormat.model_types.index(model_type)
     names = {name: (stored, defaults[number]) for name, (stored, *defaults) in _FIELDS.items()}
-    return read_numbers(fields, names, problems), problems
+    return read_numbers(fields, names, problems)

@@ -17,7 +17,7 @@ from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.export.formats.base import HEAD_NAMES, CheckpointFormat, FolderConfig
 from electra.export.formats.detection_labels import LABEL_FIELDS, DetectionAsTokenClassification, find_head
-from electra.export.formats.stored_fields import read_numbers, refuse
+from electra.export.formats.stored_fields import check_types, read_numbers, refuse, shown
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.deberta import DebertaConfig
@@ -102,6 +102,16 @@ _REQUIRED: dict[str, tuple[Any, Any]] = {
     "hidden_act": ("gelu", "gelu"),
     "pooler_hidden_act": ("gelu", "gelu"),
 }
+_TYPES: dict[str, Any] = {
+    "pos_att_type": str | list | None,
+    "norm_rel_ebd": str,
+    "share_att_key": bool,
+    "conv_act": str,
+    "attention_head_size": int,
+    "max_relative_positions": int,
+    "embedding_size": int,
+}
+"""Types of fields that are not in `_FIELDS`."""
 _CONVOLUTION_ACTIVATIONS = ("tanh", "gelu", "relu")
 _NORMS = {"layer_norm": True, "none": False}
 
@@ -147,8 +157,10 @@ class DebertaFormat(DetectionAsTokenClassification, CheckpointFormat):
         }
 
     def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
-        problems = [
-            f"{name} is {value!r}; electra computes only {required!r}"
+        problems: list[str] = []
+        fields = check_types(fields, _TYPES, problems)
+        problems += [
+            f"{name} is {shown(value)}; electra computes only {required!r}"
             for name, (required, default) in _REQUIRED.items()
             if (value := fields.get(name, default)) != required
         ]
@@ -157,7 +169,7 @@ class DebertaFormat(DetectionAsTokenClassification, CheckpointFormat):
         activation = fields.get("conv_act", "tanh")
         if activation not in _CONVOLUTION_ACTIVATIONS:
             allowed_names = ", ".join(_CONVOLUTION_ACTIVATIONS)
-            problems.append(f"conv_act is {activation!r}; electra computes {allowed_names}")
+            problems.append(f"conv_act is {shown(activation)}; electra computes {allowed_names}")
         if not problems:
             head_size = values["hidden_size"] // values["heads"]
             if fields.get("attention_head_size", head_size) != head_size:
@@ -214,14 +226,14 @@ def _read_attention(fields: dict[str, Any], problems: list[str]) -> dict[str, bo
     terms = fields.get("pos_att_type") or []
     if isinstance(terms, str):
         terms = [term.strip() for term in terms.lower().split("|")]
-    if unknown := sorted(set(terms) - {"c2p", "p2c"}):
-        problems.append(f"pos_att_type has {', '.join(unknown)}; electra computes c2p and p2c")
-    norm = str(fields.get("norm_rel_ebd", "none")).strip().lower()
+    if unknown := sorted(set(map(str, terms)) - {"c2p", "p2c"}):
+        problems.append(f"pos_att_type has {', '.join(unknown):.60}; electra computes c2p and p2c")
+    norm = fields.get("norm_rel_ebd", "none").strip().lower()
     if norm not in _NORMS:
-        problems.append(f"norm_rel_ebd is {norm!r}; electra computes {', '.join(_NORMS)}")
+        problems.append(f"norm_rel_ebd is {shown(norm)}; electra computes {', '.join(_NORMS)}")
     return {
         "content_to_position": "c2p" in terms,
         "position_to_content": "p2c" in terms,
-        "share_position_projections": bool(fields.get("share_att_key", False)),
+        "share_position_projections": fields.get("share_att_key", False),
         "relative_norm": _NORMS.get(norm, True),
     }

@@ -52,8 +52,9 @@ def find_head(fields: Mapping[str, Any], classes: Mapping[str, HeadKind]) -> Hea
         fields: those of config.json.
         classes: the kind of head of each of transformers' classes.
     """
-    kinds = [classes[name] for name in fields.get("architectures") or () if name in classes]
+    kinds = [classes[name] for name in map(str, fields.get("architectures") or ()) if name in classes]
     is_tagger = "electra_task" in fields  # whatever its labels
-    if kinds == ["token"] and not is_tagger and sorted((fields.get("id2label") or {}).values()) == sorted(LABELS):
+    labels = sorted(map(str, (fields.get("id2label") or {}).values()))
+    if kinds == ["token"] and not is_tagger and labels == sorted(LABELS):
         return "discriminator"
     return kinds[0] if kinds else None

@@ -17,7 +17,7 @@ from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
 from electra.export.formats.detection_labels import LABEL_FIELDS, DetectionAsTokenClassification, find_head
-from electra.export.formats.stored_fields import read_numbers, refuse
+from electra.export.formats.stored_fields import check_types, read_numbers, refuse, shown
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import MAX_LAYERS, EncoderConfig, EncoderModule
 from electra.modeling.encoders.modernbert import ModernBertConfig
@@ -70,12 +70,23 @@ _FIELDS: dict[str, tuple[str, int | float]] = {
     "local_window": ("local_attention", 128),
 }
 _BIASES = ("attention_bias", "mlp_bias", "classifier_bias")
+_EMBEDDING_SIZE = "electra_embedding_size"
+"""Our key for the width of the token table, where it is not the hidden size."""
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys((*_BIASES, "norm_bias"), bool),
+    "hidden_activation": str,
+    "global_rope_theta": float,
+    "local_rope_theta": float | None,
+    "rope_parameters": dict | None,
+    "global_attn_every_n_layers": int,
+    "layer_types": list | None,
+    _EMBEDDING_SIZE: int,
+}
+"""Types of fields that are not in `_FIELDS`."""
 # Fields that change what is computed, with the one value that electra computes (which is transformers' default).
 _REQUIRED: dict[str, Any] = {"classifier_activation": "gelu", "decoder_bias": True}
 _TEXT_POOLING = ("classifier_pooling", "cls")
 """The one pooling of heads for texts that electra computes. Released models, without such a head, have another."""
-_EMBEDDING_SIZE = "electra_embedding_size"
-"""Our key for the width of the token table, where it is not the hidden size."""
 
 
 class ModernBertFormat(DetectionAsTokenClassification, CheckpointFormat):
@@ -126,25 +137,27 @@ class ModernBertFormat(DetectionAsTokenClassification, CheckpointFormat):
 
     def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
         head = find_head(fields, _CLASSES)
-        problems = [
-            f"{name} is {value!r}; electra computes only {required!r}"
+        problems: list[str] = []
+        fields = check_types(fields, _TYPES, problems)
+        problems += [
+            f"{name} is {shown(value)}; electra computes only {required!r}"
             for name, required in [*_REQUIRED.items(), *([_TEXT_POOLING] if head == "text" else [])]
             if (value := fields.get(name, required)) != required
         ]
         values = read_numbers(fields, _FIELDS, problems)
-        biases = {name: bool(fields.get(name, False)) for name in _BIASES}
+        biases = {name: fields.get(name, False) for name in _BIASES}
         if len(set(biases.values())) > 1:
             problems.append(f"{', '.join(_BIASES)} are {list(biases.values())}; electra computes only equal ones")
         activation = fields.get("hidden_activation", "gelu")
         if activation not in ACTIVATIONS:
-            problems.append(f"hidden_activation is {activation!r}; electra computes {', '.join(ACTIVATIONS)}")
+            problems.append(f"hidden_activation is {shown(activation)}; electra computes {', '.join(ACTIVATIONS)}")
         values |= _read_rotary(fields, problems)
         if not problems:
             values |= _read_layers(fields, values["layers"], problems)
         if not problems:
             values |= {
                 "bias": biases["attention_bias"],
-                "norm_bias": bool(fields.get("norm_bias", False)),
+                "norm_bias": fields.get("norm_bias", False),
                 "activation": ACTIVATIONS[activation],
                 "embedding_size": fields.get(_EMBEDDING_SIZE, values["hidden_size"]),
             }
@@ -191,11 +204,20 @@ def _read_rotary(fields: dict[str, Any], problems: list[str]) -> dict[str, float
         "rope_theta": fields.get("global_rope_theta", 160_000.0),
         "local_rope_theta": fields.get("local_rope_theta") or 10_000.0,
     }
-    parameters = fields.get("rope_parameters") or {}
-    for name, layers in (("rope_theta", "full_attention"), ("local_rope_theta", "sliding_attention")):
-        own = parameters.get(layers) or {}
+    layer_types = ("full_attention", "sliding_attention")
+    parameters = check_types(
+        fields.get("rope_parameters") or {},
+        dict.fromkeys(layer_types, dict | None),
+        problems,
+        inside="rope_parameters.",
+    )
+    for name, layers in zip(("rope_theta", "local_rope_theta"), layer_types, strict=True):
+        types = {"rope_type": str, "rope_theta": float}
+        own = check_types(parameters.get(layers) or {}, types, problems, inside=f"rope_parameters.{layers}.")
         if own.get("rope_type", "default") != "default":
-            problems.append(f"rope_parameters: rope_type is {own['rope_type']!r}; electra computes only 'default'")
+            problems.append(
+                f"rope_parameters: rope_type is {shown(own['rope_type'])}; electra computes only 'default'"
+            )
         thetas[name] = float(own.get("rope_theta", thetas[name]))
     return thetas
 
@@ -203,6 +225,9 @@ def _read_rotary(fields: dict[str, Any], problems: list[str]) -> dict[str, float
 def _read_layers(fields: dict[str, Any], layers: int, problems: list[str]) -> dict[str, int]:
     """Return which blocks are local."""
     stored = fields.get("global_attn_every_n_layers", 3)
+    if stored < 1:
+        problems.append(f"global_attn_every_n_layers must be at least 1, found {stored}")
+        return {}
     types = fields.get("layer_types")
     if types is None or layers > MAX_LAYERS:  # the latter is refused later
         return {"global_every": stored}

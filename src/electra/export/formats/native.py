@@ -6,13 +6,14 @@ electra's own names.
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args, get_type_hints
 
 from electra.config import problems_of
+from electra.config_fields import json_problem
 from electra.data.tokenizer import SpecialTokens
 from electra.errors import CheckpointError, ConfigError
 from electra.export.formats.base import CheckpointFormat, FolderConfig
-from electra.export.formats.stored_fields import refuse
+from electra.export.formats.stored_fields import check_types, refuse, shown
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.registry import encoders
@@ -45,7 +46,10 @@ class NativeFormat(CheckpointFormat):
         return {"encoder": asdict(config), "head": kind}
 
     def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
-        values = fields.get("encoder", {})
+        problems: list[str] = []
+        check_types(fields, {"encoder": dict, "head": str | None}, problems)
+        refuse(problems, source)
+        values, head = fields.get("encoder", {}), fields.get("head")
         try:
             config: EncoderConfig = encoders.get(str(values.get("kind")))(**values)
         except ConfigError as error:
@@ -54,8 +58,13 @@ class NativeFormat(CheckpointFormat):
             raise CheckpointError(
                 f"{source}: the registered encoder has other settings than this config: {error}"
             ) from error
-        refuse(list(problems_of(config)), source)
-        return FolderConfig(MODEL_TYPE, config, fields.get("pad_token_id", 0), fields.get("head"))
+        hints = get_type_hints(type(config))
+        found = {name: json_problem(value, hints[name]) for name, value in values.items()}
+        problems += [f"encoder.{name} {problem}" for name, problem in found.items() if problem]
+        if head not in (None, *get_args(HeadKind)):
+            problems.append(f"head is {shown(head)}; electra has {', '.join(get_args(HeadKind))}")
+        refuse(problems or list(problems_of(config)), source)
+        return FolderConfig(MODEL_TYPE, config, fields.get("pad_token_id", 0), head)
 
     def prefix(self, model_type: str) -> str:
         return "encoder."

@@ -19,7 +19,7 @@ from torch import Tensor
 from electra.config import problems_of
 from electra.data.tokenizer import SpecialTokens
 from electra.export.formats.base import ACTIVATIONS, HEAD_NAMES, CheckpointFormat, FolderConfig
-from electra.export.formats.stored_fields import read_numbers, refuse
+from electra.export.formats.stored_fields import check_types, read_numbers, refuse, shown
 from electra.export.pretrained import HeadKind
 from electra.modeling.encoders.base import EncoderConfig, EncoderModule
 from electra.modeling.encoders.relative import RelativeConfig, RelativeEncoder
@@ -67,6 +67,14 @@ _DEFAULTS: dict[str, Any] = {
     "n_layer": 24, "d_model": 1024, "d_inner": 4096, "n_head": 16, "vocab_size": 32000, "layer_norm_eps": 1e-12,
     "initializer_range": 0.02, "dropout": 0.1,
 }  # fmt: skip
+_TYPES: dict[str, Any] = {
+    "clamp_len": int,
+    "ff_activation": str,
+    "attn_type": str,
+    "mem_len": int | None,
+    _SEGMENTS: bool,
+}
+"""Types of fields that are not in `_FIELDS`."""
 # Fields that change the computation, with the only value that electra supports, which is transformers' default.
 _REQUIRED: dict[str, Any] = {"clamp_len": -1, "bi_data": False, "same_length": False, "untie_r": True}
 
@@ -107,8 +115,10 @@ class XLNetFormat(CheckpointFormat):
 
     def read_config(self, fields: dict[str, Any], source: object) -> FolderConfig:
         """`reuse_len` is ignored: it decides which tokens enter the memory, but not what is computed."""
-        problems = [
-            f"{name} is {value!r}; electra supports only {required!r}"
+        problems: list[str] = []
+        fields = check_types(fields, _TYPES, problems)
+        problems += [
+            f"{name} is {shown(value)}; electra supports only {required!r}"
             for name, required in _REQUIRED.items()
             if (value := fields.get(name, required)) != required and not (name == "clamp_len" and value <= 0)
         ]
@@ -116,9 +126,9 @@ class XLNetFormat(CheckpointFormat):
         values = read_numbers(fields, names, problems)
         activation, direction = fields.get("ff_activation", "gelu"), fields.get("attn_type", "bi")
         if activation not in ACTIVATIONS:
-            problems.append(f"ff_activation is {activation!r}; electra supports {', '.join(ACTIVATIONS)}")
+            problems.append(f"ff_activation is {shown(activation)}; electra supports {', '.join(ACTIVATIONS)}")
         if direction not in ("bi", "uni"):
-            problems.append(f"attn_type is {direction!r}; electra supports bi, uni")
+            problems.append(f"attn_type is {shown(direction)}; electra supports bi, uni")
         if not problems:
             config = RelativeConfig(
                 **values,
