@@ -12,9 +12,9 @@ from electra.export.loading import load_pretrained
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.export import trained_length
 from electra.pretraining.init_config import InitConfig
+from electra.pretraining.refused_settings import refuse_fixed
 from electra.pretraining.resolve import resolve
 from electra.pretraining.run import pretrain
-from electra.pretraining.warm_start import refuse_fixed
 
 SMALL = [*small_run.SMALL, "train.steps=2"]
 

@@ -89,7 +89,7 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
     check_early(command.preset, overrides)
     refuse_two_lengths(command.preset, given)
     from electra.pretraining.config import PretrainConfig
-    from electra.pretraining.warm_start import refuse_fixed, refuse_unused
+    from electra.pretraining.refused_settings import refuse_fixed, refuse_unused
 
     config = load_config(PretrainConfig, command.preset, overrides, overrides_from=COMMAND_LINE)
     config = replace(config, tracking=config.tracking.trusted(given))
