@@ -166,8 +166,9 @@ class ModelServer:
 def load_page() -> tuple[bytes, str]:
     """The page, and the Content-Security-Policy that allows its one style, its one script, and nothing else."""
     folder = files("electra.serving.http")
-    html, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.js"))
-    html = html.replace("<script></script>", f"<script>\n{script}</script>")
+    names = ("page.html", "page.js", "page_predictions.js")
+    html, *scripts = (folder.joinpath(name).read_text(encoding="utf-8") for name in names)
+    html = html.replace("<script></script>", f"<script>\n{''.join(scripts)}</script>")
     allowed = []
     for tag in ("style", "script"):
         content = html.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]

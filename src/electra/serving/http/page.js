@@ -17,7 +17,8 @@ const soft = textContent => make("p", { className: "soft", textContent });
 const card = (model, ...parts) => make("section", { className: "card", "aria-label": model.name },
   make("h2", { textContent: model.name }), ...parts);
 const formatProbability = p => p.toFixed(2).replace(/^0/, "");
-const percent = p => p < .0005 ? "<0.1%" : (100 * p).toFixed(p < .0995 ? 1 : 0) + "%";
+const percent = p => p < .0005 ? "<0.1%" : p > .9995 && p < 1 ? ">99.9%"
+  : (100 * p).toFixed(p < .0995 || (p >= .995 && p < 1) ? 1 : 0) + "%";
 const threshold = () => Number($("threshold").value);
 const isFlagged = token => !token.unknown && token.p >= threshold();
 const describe = token => token.unknown ? "not in the vocabulary" : `${percent(token.p)} likely replaced`;
@@ -303,61 +304,6 @@ function tableRow(first, share) {                       // a cell, then the shar
   bar.style.setProperty("--p", share);
   return make("tr", {}, first, make("td", { "aria-hidden": "true" }, bar),
     make("td", { className: "figure", textContent: percent(share) }));
-}
-
-/* The spans that the tags mark: {start, end, label, scores}, `end` after the last word. The letters before a label
-   say which words are one: B, S and U begin a span, E, L, S and U end it. Without a scheme, a span is one word. */
-function findSpans({ tags, scores }, scheme) {
-  const spans = [];
-  tags.forEach((tag, at) => {
-    if (tag === "O") return;
-    const [letter, label] = scheme === "none" ? ["S", tag] : [tag[0], tag.slice(2)], last = spans.at(-1);
-    if (last?.open && last.end === at && last.label === label && !"BSU".includes(letter)) {
-      last.end = at + 1;
-      last.scores.push(scores[at]);
-    } else spans.push({ start: at, end: at + 1, label, scores: [scores[at]] });
-    spans.at(-1).open = !"ELSU".includes(letter);
-  });
-  return spans;
-}
-
-function taggedText({ words }, spans, { labels, scheme }) {
-  const types = [...new Set(scheme === "none" ? labels : labels.map(label => label.slice(2)))];
-  const box = make("p", { className: "prediction" });
-  let end = 0;
-  for (const span of spans) {
-    const title = `${span.label} ${span.scores.map(formatProbability).join(", ")}`.trim();
-    const mark = make("mark", { className: "entity", title },
-      words.slice(span.start, span.end).join(" ") + "\u00a0", make("small", { textContent: span.label }));
-    mark.style.setProperty("--hue", 30 + 137.5 * types.indexOf(span.label));  // neighbors in the list differ most
-    box.append(words.slice(end, span.start).map(word => word + " ").join(""), mark, " ");
-    end = span.end;
-  }
-  box.append(words.slice(end).join(" "));
-  return box;
-}
-
-function predictionText(one, spans) {
-  if ("tags" in one) {
-    const entities = spans.map(span => `${span.label} ${one.words.slice(span.start, span.end).join(" ")}`);
-    return entities.join(", ") || "(no entity)";
-  }
-  if ("answer" in one) return one.answer || "(no answer)";
-  if ("labels" in one) return one.labels.join(", ") || "(no label)";
-  return String(one.label ?? one.value);
-}
-
-function predictPanel({ model, response: { predictions: [one] } }) {
-  const spans = "tags" in one ? findSpans(one, model.scheme) : [], text = predictionText(one, spans);
-  announce(`${model.name}: ${text}`);
-  if ("tags" in one) {
-    const hint = "If punctuation marks are words in the training data, put spaces around them here, too.";
-    return card(model, taggedText(one, spans, model), soft("Words are what is between spaces. " + hint));
-  }
-  const best = Object.entries(one.scores ?? {}).sort((a, b) => b[1] - a[1]).slice(0, 20);
-  const rows = best.map(([label, score]) => tableRow(make("th", { scope: "row", textContent: label }), score));
-  const table = rows.length ? [make("table", {}, make("tbody", {}, ...rows))] : [];
-  return card(model, make("p", { className: "prediction", textContent: text }), ...table);
 }
 
 function copiedResult({ model, operation, response, tokens }) {
