@@ -62,6 +62,20 @@ def test_an_interim_evaluation_is_not_the_best(tmp_path: Path) -> None:
     assert not any("Never bold" in note for note in section.notes)
 
 
+def test_the_best_loss_is_the_lowest_and_what_each_run_draws_itself_has_no_best(tmp_path: Path) -> None:
+    without_best = ("restored_loss", "discriminator_auc", "masked_lm_sample_accuracy", "generator_entropy")
+    predictors = ("filled", "masked_lm", "encoder_masked_lm", "language_model", "permutation_lm")
+    runs = {}
+    for name, loss in (("a", 3.0), ("b", 2.5)):
+        runs[name] = run_folder(tmp_path / name, at=20, steps=20, auc=0.8)
+        values = {f"{key}_loss": loss for key in predictors} | {f"{key}_accuracy": 1 / loss for key in predictors}
+        record = {"step": 20, "tokens": 18000} | {f"eval/{key}": value for key, value in values.items()}
+        record |= {"eval/perplexity": loss} | {f"eval/{key}": loss for key in without_best}
+        with (runs[name] / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write("\n" + json.dumps(record))
+    assert sorted(bold(compare_runs(runs).tables[0])) == ["0.4000"] * 5 + ["2.5000"] * 6
+
+
 def test_one_ended_run_has_no_rivals(tmp_path: Path) -> None:
     runs = {name: run_folder(tmp_path / name, at=at, steps=20, auc=0.8) for name, at in (("a", 20), ("b", 10))}
     section = compare_runs(runs)

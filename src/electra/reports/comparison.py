@@ -24,11 +24,14 @@ from electra.reports.settings import different_settings, read_config
 
 BEST = {
     "eval/unigram_auc": max, "eval/masked_lm_accuracy": max, "eval/masked_lm_loss": min,
-    "eval/encoder_masked_lm_accuracy": max, "eval/language_model_accuracy": max, "eval/language_model_loss": min,
-    "eval/perplexity": min, "eval/permutation_lm_accuracy": max, "eval/permutation_lm_loss": min,
+    "eval/encoder_masked_lm_accuracy": max, "eval/encoder_masked_lm_loss": min,
+    "eval/filled_accuracy": max, "eval/filled_loss": min,
+    "eval/language_model_accuracy": max, "eval/language_model_loss": min, "eval/perplexity": min,
+    "eval/permutation_lm_accuracy": max, "eval/permutation_lm_loss": min,
 }  # fmt: skip
-"""Metrics of which one value is the best. Those of replaced tokens are missing: each run replaces tokens in its
-own way, and is not better because its own are easier to find."""
+"""Metrics of which one value is the best. Those of replaced tokens are missing, also `restored_...`: each run
+replaces tokens in its own way, and is not better because its own are easier to find. So are those of sampled
+tokens, because each run samples in its own way, and entropies, of which neither more nor less is better."""
 
 FEW = 100
 """A metric of fewer examples is shown with their number."""
@@ -92,8 +95,8 @@ def _notes_on_best(
     notes = []
     if len(ended) > 1:
         notes.append(
-            "Bold: the best of its row, whatever its budget. Metrics of replaced tokens have no best, because "
-            "each run replaces tokens in its own way."
+            "Bold: the best of its row, whatever its budget. Metrics of replaced or sampled tokens, also those at "
+            "chosen positions, have no best: each run draws these tokens in its own way. Entropies have none, either."
         )
     if others := [name for name in runs if name not in ended]:
         are = "is not evaluated at its end yet" if len(others) == 1 else "are not evaluated at their ends yet"
