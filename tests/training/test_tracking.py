@@ -140,5 +140,8 @@ def test_a_log_that_is_shown_is_not_shown_twice(
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     monkeypatch.setattr(logging.getLogger("electra"), "handlers", [logging.StreamHandler(sys.stderr)])
     with log_file(tmp_path / "log.txt"):
+        logging.getLogger("electra.training.trainer").info("a line")  # below the level before the block
         logging.getLogger("electra.training.trainer").warning("a warning")
     assert capsys.readouterr().err == "a warning\n"
+    logging.getLogger("electra.training.trainer").warning("after the block")
+    assert capsys.readouterr().err == "after the block\n"

@@ -190,35 +190,31 @@ def _json(value: Any) -> Any:
 def log_file(path: Path) -> Iterator[None]:
     """Append the library's log messages to a file, with the time, until the block ends.
 
-    What is shown elsewhere stays as it is: of a caller who has not set up logging, warnings on stderr.
+    What is shown elsewhere stays as it is, by the caller's level and handlers; without handlers, warnings on
+    stderr.
     """
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    root = logging.getLogger("electra")
-    forward, level, propagate = _ForwardHandler(root), root.level, root.propagate
-    for one in (handler, forward):
-        root.addHandler(one)
-    root.setLevel(min(level, logging.INFO) if level else logging.INFO)
-    root.propagate = False
+    logger = logging.getLogger("electra")
+    handlers, level, propagate = logger.handlers, logger.level, logger.propagate
+    logger.handlers, logger.propagate = [handler, _ForwardHandler(logger)], False
+    logger.setLevel(min(level, logging.INFO) if level else logging.INFO)
     try:
         yield
     finally:
-        for one in (handler, forward):
-            root.removeHandler(one)
-        root.setLevel(level)
-        root.propagate = propagate
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
         handler.close()
 
 
 class _ForwardHandler(logging.Handler):
-    """Gives records to the handlers that a logger would propagate them to, by its level and handlers of now."""
+    """Gives records to the handlers that a logger gives them to, by its present level and handlers."""
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__(logger.getEffectiveLevel())
-        self._target = logger.parent if logger.propagate else None
-        self._is_shown = bool(logger.handlers)
+        self._before = logging.Logger(logger.name)
+        self._before.handlers, self._before.parent = logger.handlers, logger.parent
+        self._before.propagate = logger.propagate
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Without any handler, callHandlers writes warnings to stderr, as Python does.
-        if self._target is not None and (self._target.hasHandlers() or not self._is_shown):
-            self._target.callHandlers(record)
+        self._before.callHandlers(record)
