@@ -96,7 +96,8 @@ def _notes_on_best(
     if len(ended) > 1:
         notes.append(
             "Bold: the best of its row, whatever its budget. Metrics of replaced or sampled tokens, also those at "
-            "chosen positions, have no best: each run draws these tokens in its own way. Entropies have none, either."
+            "chosen positions, have no best, because each run draws these tokens in its own way. Entropies have "
+            "none, either."
         )
     if others := [name for name in runs if name not in ended]:
         are = "is not evaluated at its end yet" if len(others) == 1 else "are not evaluated at their ends yet"
