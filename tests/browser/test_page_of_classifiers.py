@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+import httpx
 import pytest
+from waiting import LIMIT
 
 
 def classified(page: Any, address: str, scores: Mapping[str, float], **answer: Any) -> None:
@@ -16,7 +18,10 @@ def classified(page: Any, address: str, scores: Mapping[str, float], **answer: A
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [({"label": "label 1"}, "10 more labels: 1.6% together"), ({"labels": ["label 1"]}, "10 more labels: each at most 0.2%")],
+    [
+        ({"label": "label 1"}, "10 more labels: 1.6% together"),
+        ({"labels": ["label 1"]}, "10 more labels: each at most 0.2%"),
+    ],
 )
 def test_labels_beyond_the_twentieth_are_counted_and_shown_on_demand(
     page: Any, addresses: dict[str, str], answer: dict[str, Any], said: str
@@ -35,3 +40,12 @@ def test_labels_beyond_the_twentieth_are_counted_and_shown_on_demand(
 def test_a_share_is_not_rounded_to_all(page: Any, addresses: dict[str, str]) -> None:
     classified(page, addresses["labels"], {"a": 0.9954, "b": 0.99996, "c": 1.0, "d": 0.0046}, label="a")
     assert page.locator("#panels .figure").all_inner_texts() == ["100%", ">99.9%", "99.5%", "0.5%"]
+
+
+def test_both_texts_of_a_pair_are_named(page: Any, addresses: dict[str, str]) -> None:
+    models = httpx.get(f"{addresses['labels']}/models", timeout=LIMIT).json()
+    models["models"][0] |= {"pairs": True, "examples": [["a dog", "the mat"]]}
+    page.route("**/models", lambda route: route.fulfill(json=models))
+    classified(page, addresses["labels"], {"a": 0.75, "b": 0.25}, label="a")
+    assert page.get_by_label("First text").input_value() == "a dog"
+    assert page.get_by_label("Second text").input_value() == "the mat"

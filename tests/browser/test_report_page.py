@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contrast import CONTRASTS
 from rich.table import Table
 
 from electra.reports.page import Section, render_page
@@ -51,3 +52,16 @@ def test_a_shadow_shows_that_there_is_more_to_the_right(wide: Any) -> None:
     at_end = right_edge()
     wide.locator(".wide").evaluate("table => { table.style.background = 'none'; }")
     assert right_edge() == at_end, "no shadow at the end of the table"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_letters_and_links_have_contrast(page: Any, tmp_path: Path, scheme: str) -> None:
+    table = Table("metric", "a run")
+    table.add_row("steps", "10")
+    section = Section("a run", "pre-training", notes=["a note"], tables=[table], folded=[table])
+    (tmp_path / "page.html").write_text(render_page("a report", [section] * 2), encoding="utf-8")
+    page.emulate_media(color_scheme=scheme)
+    page.goto((tmp_path / "page.html").as_uri())
+    contrasts = page.evaluate(CONTRASTS)
+    assert any(name.startswith("A ") for name, _ in contrasts)
+    assert not {name: contrast for name, contrast in contrasts if contrast < 4.5}

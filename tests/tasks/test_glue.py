@@ -144,7 +144,7 @@ def test_short_lines_of_qqp_are_counted(download: Path) -> None:
     task = load("qqp", download)
     assert task.splits["train"] == [TextExample("How?", "How so?", 1), TextExample("Who?", "Where?", 0)]
     assert task.notes[0] == "train.tsv: 2 lines lack a column and are skipped"
-    assert task.notes[1] == "train: 2 examples; 1 50.0%, 0 50.0%"
+    assert task.notes[1] == "train: 2 examples; 1: 50.0%, 0: 50.0%"
     assert task.problem.to_dict()["metrics"] == ("accuracy", "f1")
 
 

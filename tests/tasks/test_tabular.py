@@ -133,8 +133,8 @@ def test_labels_that_are_not_strings(tmp_path: Path) -> None:
 def test_notes_have_the_distribution_of_labels(tmp_path: Path) -> None:
     actual = read_texts("classification", tmp_path, train=GOOD, dev=GOOD, test="text\nnew\n")
     assert actual.notes == (
-        "train: 40 rows; no 75.0%, yes 25.0%",
-        "dev: 40 rows; no 75.0%, yes 25.0%",
+        "train: 40 rows; no: 75.0%, yes: 25.0%",
+        "dev: 40 rows; no: 75.0%, yes: 25.0%",
         "test: 1 row, without answers",
         "train: columns 'text', 'label'",
         "dev: columns 'text', 'label'",

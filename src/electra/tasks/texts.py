@@ -133,7 +133,7 @@ class TextProblem(Problem):
 def label_shares(labels: Iterable[str], total: int) -> str:
     """Return the share of `total` examples that have each label, the most frequent labels first."""
     counts = Counter(labels)
-    shown = [f"{label} {count / total:.1%}" for label, count in counts.most_common(SHOWN_LABELS)]
+    shown = [f"{label}: {count / total:.1%}" for label, count in counts.most_common(SHOWN_LABELS)]
     more = f", and {len(counts) - SHOWN_LABELS} more" if len(counts) > SHOWN_LABELS else ""
     return f"; {', '.join(shown)}{more}"
 

@@ -61,6 +61,7 @@ async function connect() {
     $("subtitle").textContent = "What does the model predict?";
     $("run-button").textContent = "Predict";
     $("second-text").hidden = !first.pairs;
+    if (first.pairs) $("text-label").textContent = "First text";
     if (first.task === "answering") {
       [$("text-label").textContent, $("pair-label").textContent] = ["Question", "Passage"];
     }
