@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from electra.config import COMMAND_LINE, load_config
+from electra.config_fields import OTHER_NAMES, hint_for_other_section, settings
 from electra.errors import ConfigError
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.early_check import SECTIONS_WITH_TORCH, EarlyConfig, check_early
@@ -33,6 +34,19 @@ def test_it_says_what_the_whole_check_says(overrides: list[str]) -> None:
     with pytest.raises(ConfigError) as early:
         check_early("electra-tiny", overrides)
     assert str(early.value) == str(whole.value)
+
+
+def test_names_without_a_section_get_the_hint_of_the_whole_check() -> None:
+    names = {setting.name.rpartition(".")[2] for setting in settings(PretrainConfig)} | OTHER_NAMES.keys()
+    refused = 0
+    for name in names - {field.name for field in fields(PretrainConfig)}:
+        try:
+            check_early("electra-tiny", [f"{name}=1"])
+        except ConfigError as error:
+            hint = hint_for_other_section(PretrainConfig, name)
+            assert f"{name}: there is no such setting{hint}" in str(error)
+            refused += 1
+    assert refused > 50
 
 
 @pytest.mark.parametrize("other", ["model.nope=1", "hidden_size=64"])

@@ -19,6 +19,8 @@ from electra.training.config import (
 )
 
 SECTIONS_WITH_TORCH = {"model", "generator", "objective"}
+SHARED_NAMES = {"kind", "memory_length"}
+"""Names of settings that one of those sections and another one have."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ def check_early(source: str | Path, overrides: Sequence[str]) -> None:
     if SECTIONS_WITH_TORCH & (sections if path.is_relative_to(PRESETS) else sections | read_file(path).keys()):
         return
     known = {one.name for one in fields(EarlyConfig)}
-    if any(not hint_for_other_section(EarlyConfig, name) for name in given - known if "." not in name):
+    unknown = {name for name in given - known if "." not in name}
+    if any(name in SHARED_NAMES or not hint_for_other_section(EarlyConfig, name) for name in unknown):
         return  # it may be meant as a setting of one of those sections
     load_config(EarlyConfig, source, overrides, overrides_from=COMMAND_LINE)
 
