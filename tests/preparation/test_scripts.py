@@ -1,6 +1,9 @@
 from collections import Counter
 
-from electra.preparation.scripts import has_ideographs, needs_accents, needs_marks
+import pytest
+from tokenizers import Tokenizer, models, normalizers
+
+from electra.preparation.scripts import has_ideographs, needs_accents, needs_marks, takes_hangul_apart
 
 TEXTS = {
     "en": "A café in Zürich — the naïve baker's résumé.",
@@ -26,3 +29,21 @@ def test_a_quoted_word_does_not_count() -> None:
     text = "The word means sea. " * 2000
     assert not needs_marks(Counter(text + "바다 ทะเล")) and not needs_accents(Counter(text + "biển"))
     assert not needs_marks(Counter()) and not needs_accents(Counter())
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "apart"),
+    [
+        (normalizers.BertNormalizer(strip_accents=True), True),
+        (normalizers.NFKD(), True),
+        (normalizers.BertNormalizer(strip_accents=False), False),
+        (normalizers.Sequence([normalizers.NFD(), normalizers.NFC()]), False),
+        (normalizers.Prepend("▁"), False),
+        (normalizers.ByteLevel(), False),
+    ],
+)
+def test_normalizers_that_take_hangul_apart(normalizer: normalizers.Normalizer, apart: bool) -> None:
+    tokenizer = Tokenizer(models.BPE())
+    assert not takes_hangul_apart(tokenizer)
+    tokenizer.normalizer = normalizer
+    assert takes_hangul_apart(tokenizer) == apart

@@ -32,8 +32,9 @@ def has_hangul(text: str) -> bool:
 
 
 def takes_hangul_apart(tokenizer: Tokenizer) -> bool:
-    """Return whether a tokenizer's normalizer makes several characters of one of Hangul, as BERT's does."""
-    return tokenizer.normalizer is not None and len(tokenizer.normalizer.normalize_str("한")) > 1
+    """Return whether a tokenizer's normalizer makes three letters of a character of Hangul, as BERT's does."""
+    first_letter = unicodedata.normalize("NFD", "한")[0]
+    return tokenizer.normalizer is not None and first_letter in tokenizer.normalizer.normalize_str("한")
 
 
 def has_composed_letters(counts: Counter[str]) -> bool:
