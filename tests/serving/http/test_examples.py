@@ -99,6 +99,8 @@ FINE_TUNINGS = {
     "answers": (ANSWERS, dev(["a dog"], question="Who?"), [[ENGLISH.question, *PLAIN[-1]]]),
     "no short text": (LABELS, dev("bad", text=LONG), PLAIN),
     "damaged": (LABELS, "{", PLAIN),
+    "words that are none": (TAGS, dev(["PER"], words=5) + dev(["PER"], words=["the", "cat"]), [["the cat"]]),
+    "broken Unicode": (LABELS, dev("bad", text="\ud800"), PLAIN),
 }
 
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from electra.errors import ElectraError
 from electra.json_files import read_json
 from electra.readers.read import read_records
+from electra.serving.batching import check_texts
 
 
 @dataclass(frozen=True)
@@ -230,6 +231,7 @@ def read_dev_inputs(out: Path) -> list[list[str]]:
             texts, gold = _texts(record), record.get("gold")
             is_blank = isinstance(gold, list) and not {*map(str, gold)} - {"O"}  # no label, or no entity
             if texts and not is_blank and sum(map(len, texts)) <= MAX_CHARACTERS:
+                check_texts(texts)
                 inputs.setdefault(str(gold), texts)
             if len(inputs) == MAX_SHOWN:
                 break
@@ -240,7 +242,7 @@ def read_dev_inputs(out: Path) -> list[list[str]]:
 
 def _texts(record: dict[str, Any]) -> list[str]:
     """The text or texts of a prediction; none for questions, whose passages are not in the file."""
-    if words := record.get("words"):
+    if isinstance(words := record.get("words"), list):
         return [" ".join(map(str, words))]
     return [text for name in ("text", "pair") if isinstance(text := record.get(name), str)]
 
