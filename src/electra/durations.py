@@ -11,7 +11,7 @@ def format_duration(seconds: float) -> str:
 
 
 def describe_duration(seconds: float) -> str:
-    """Seconds in words: 2.4 s, below 90 s; 7.0 minutes, below 90 minutes; 1.6 hours."""
+    """A duration with its unit: 2.4 s; from 90 s on, 7.0 minutes; from 90 minutes on, 1.6 hours."""
     if seconds < 90:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} minutes" if seconds < 90 * 60 else f"{seconds / 3600:.1f} hours"

@@ -88,13 +88,18 @@ class ScoreConfig:
         others = [name for name in ("calibrated", "electric", "long", "pieces") if getattr(self, name)]
         if self.surprisal and others:
             yield f"--surprisal: is not possible with --{others[0]}; leave one of them out"
-        if self.pieces and (self.json or self.output_suffix == JSON_LINES or self.electric):
+        if self.pieces and (self.in_json or self.electric):
             yield "--pieces: is about what is shown; JSON and --electric always have each token"
 
     @property
     def output_suffix(self) -> str | None:
         """The ending of the file of --output, which decides the form of the results."""
         return None if self.output is None else self.output.suffix.lower()
+
+    @property
+    def in_json(self) -> bool:
+        """Whether the results are JSON."""
+        return self.json or self.output_suffix == JSON_LINES
 
 
 @dataclass(frozen=True)
@@ -178,8 +183,9 @@ class _Form:
 
     Attributes:
         header: the columns of a table.
-        rows: those of the text in a table, given its number from 1.
-        render: what is printed.
+        rows: the rows of the text in a table, given its number from 1.
+        json: its line of JSON.
+        render: what is printed without --json.
     """
 
     header: tuple[str, ...]
@@ -192,11 +198,10 @@ def _results(
     config: ScoreConfig, results: Iterator[ScoredText] | Iterator[SurprisalText], form: _Form
 ) -> ScoredTexts | Lines | WrittenFile:
     """Print or write scored texts."""
-    in_json = config.json or config.output_suffix == JSON_LINES
-    if config.output is None and not in_json and not config.electric:
+    if config.output is None and not config.in_json and not config.electric:
         scored_texts: list[Any] = list(results)
         return ScoredTexts(scored_texts, [form.render(scored) for scored in scored_texts])
-    lines = (form.json(scored) if in_json else str(form.render(scored)) for scored in results)
+    lines = (form.json(scored) if config.in_json else str(form.render(scored)) for scored in results)
     if config.output is None:
         return Lines(list(lines))
     if (suffix := config.output_suffix) in (".csv", ".tsv"):

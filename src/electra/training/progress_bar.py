@@ -25,7 +25,7 @@ def progress_bar(name: str, *, shown: bool, on_report: OnReport = lambda *_: Non
     The bar appears with the first report, at its step: a resumed run does not start at 0.
 
     Args:
-        shown: without, there is no bar.
+        shown: whether there is a bar.
         on_report: called with each report, too.
     """
     if not shown:
