@@ -70,9 +70,10 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     """
     from electra.serving import prediction_files
     from electra.serving.predictor import Predictor
+    from electra.tasks.texts import check_top
 
     predictor = Predictor(config.model, max_length=config.max_length, device=config.device)
-    prediction_files.check_top(predictor.problem, config.top, "--top")
+    check_top(predictor.problem, config.top, "--top")
     if config.input is not None:
         path = Path(config.input)
         problem = predictor.problem

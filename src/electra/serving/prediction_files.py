@@ -40,24 +40,6 @@ LABELS_IN_COLUMNS = 10
 Record = dict[str, Any]
 
 
-def check_top(problem: "Problem", top: int | None, option: str) -> None:
-    """Check that a number of labels is at least 1, and only given for a model that scores labels.
-
-    Args:
-        option: the name of `top` in the message.
-
-    Raises:
-        ConfigError: it is less than 1, or the model predicts tags, answers or a number.
-    """
-    if top is not None and top < 1:
-        raise ConfigError(f"{option}: must be at least 1, got {top}")
-    if top is not None and (problem.reads_words or not getattr(problem, "labels", ())):
-        raise ConfigError(
-            f"{option}: is for models that give scores to labels (of kind classification, pair or multilabel); "
-            f"this one is of kind {problem.kind}; leave it out"
-        )
-
-
 def read_inputs(
     predictor: "Predictor",
     texts: Sequence[str],

@@ -15,12 +15,11 @@ from electra.data.tokenizer import special_tokens
 from electra.errors import CheckpointError, DataError, caller_name
 from electra.serving.backends import LoadedModel, build_task_backend, head_kind, load_model, name_in_messages
 from electra.serving.batching import TrainedLengthCheck, check_texts
-from electra.serving.prediction_files import check_top
 from electra.tasks.base import InputSpec, Outputs, Prediction, Rows, Text, describe_unknown
 from electra.tasks.catalog import load_problem
 from electra.tasks.long_texts import LONG_TEXT_METHODS, LongTexts
 from electra.tasks.tagging import Tagging
-from electra.tasks.texts import highest_scores
+from electra.tasks.texts import check_top, highest_scores
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from electra.data.tokenizer import special_tokens
-from electra.errors import DataError
+from electra.errors import ConfigError, DataError
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.task_heads import TextHead
 from electra.tasks.base import InputSpec, Problem, Rows, TaskBatch, Text, build_rows
@@ -190,6 +190,24 @@ def truncate_pair(
 def round_scores(scores: Sequence[float]) -> list[float]:
     """Return scores with as many digits as predictions have."""
     return [round(score, 6) for score in scores]
+
+
+def check_top(problem: Problem, top: int | None, option: str) -> None:
+    """Check that a number of labels is at least 1, and only given for a model that scores labels.
+
+    Args:
+        option: the name of `top` in the message.
+
+    Raises:
+        ConfigError: it is less than 1, or the model predicts tags, answers or a number.
+    """
+    if top is not None and top < 1:
+        raise ConfigError(f"{option}: must be at least 1, got {top}")
+    if top is not None and (problem.reads_words or not getattr(problem, "labels", ())):
+        raise ConfigError(
+            f"{option}: is for models that give scores to labels (of kind classification, pair or multilabel); "
+            f"this one is of kind {problem.kind}; leave it out"
+        )
 
 
 def highest_scores(scores: Mapping[str, float], count: int | None = None) -> dict[str, float]:

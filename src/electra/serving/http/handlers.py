@@ -25,9 +25,8 @@ from electra.serving.http.schemas import (
     TokenProposals,
 )
 from electra.serving.http.worker import Worker
-from electra.serving.prediction_files import check_top
 from electra.serving.scorer import DIGITS, ScoredText, round_values
-from electra.tasks.texts import highest_scores
+from electra.tasks.texts import check_top, highest_scores
 
 TEXT_NUMBER = re.compile(r"^text (\d+)(?:: part (\d+))?")
 """How errors of a prediction name a text or a part of one, counted from 1."""
