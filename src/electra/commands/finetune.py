@@ -155,17 +155,15 @@ def read_command(command: FinetuneCommand) -> FinetuneConfig:
         "task": None if is_file else command.task,
         "init": command.init,
         "kind": command.kind, "seeds": command.seeds, "seed": command.seed, "out": command.out,
-        "train.device": command.device,
-        "data.path": command.data, "data.fraction": command.fraction, "data.shots": command.shots,
     }  # fmt: skip
-    other_names = {
-        "train.device": "device",
-        "data.path": "data",
-        "data.fraction": "fraction",
-        "data.shots": "shots",
+    with_other_name = {
+        "train.device": ("device", command.device),
+        "data.path": ("data", command.data),
+        "data.fraction": ("fraction", command.fraction),
+        "data.shots": ("shots", command.shots),
     }
-    both = {setting: (option, options[setting]) for setting, option in other_names.items()}
-    refuse_contradictions(both, command.overrides)
+    refuse_contradictions(with_other_name, command.overrides)
+    options |= {setting: value for setting, (_, value) in with_other_name.items()}
     given = overrides_of({name: value for name, value in options.items() if value is not None})
     config = load_config(
         FinetuneConfig, file if is_file else None, [*command.overrides, *given], overrides_from=COMMAND_LINE
