@@ -76,6 +76,8 @@ def hold(folder: Path, *, work: str, wait: bool = False) -> Iterator[None]:
         CheckpointError: another live process holds it, or the folder cannot be written to.
     """
     wait_for_heartbeat(folder)
+    if wait and is_locked(folder):
+        logger.warning("%s: another process is %s; waiting for its end", folder, work)
     while wait and is_locked(folder):
         time.sleep(POLL_SECONDS)
     with acquire(folder) as acquired:

@@ -34,7 +34,7 @@ def test_a_second_export_to_a_folder_is_refused(
 
 
 def test_a_run_waits_at_its_end_for_an_export_of_its_checkpoint(
-    run: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (run / "export/discriminator/config.json").unlink()
     with contextlib.ExitStack() as lock:
@@ -42,4 +42,5 @@ def test_a_run_waits_at_its_end_for_an_export_of_its_checkpoint(
         clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=lambda _: lock.close())
         monkeypatch.setattr(folder_lock, "time", clock)
         pretrain(config(data_folder, run, "train.steps=2"))
+    assert "export: another process is exporting; waiting for its end" in caplog.text
     load_pretrained(run)
