@@ -263,6 +263,8 @@ def test_the_warm_up_is_described() -> None:
     assert tenth in card(config=read_toml("continue"))
     assert "0.001; warm-up over the first tenth of the run (at most 100 steps).\n15% of the tokens are" in card()
     config = read_toml("electra-tiny")
+    config["optimizer"]["max_warmup_steps"] = 1
+    assert "of the run (at most 1 step).\n" in card(config=config)
     config["optimizer"]["warmup_steps"] = 150
     assert "Peak learning rate 0.001; 150 steps of warm-up.\n" in card(config=config)
     config["optimizer"]["steps_before"] = 20_000

@@ -285,8 +285,8 @@ def _warmup(optimizer: Mapping[str, Any]) -> str:
     if steps_before := optimizer.get("steps_before"):
         return f"the learning-rate schedule is that of a run after {_number(steps_before)} steps"
     if optimizer.get("warmup_steps") == 0:
-        most = _number(optimizer.get("max_warmup_steps", 10_000))
-        return f"warm-up over the first tenth of the run (at most {most} steps)"
+        most = optimizer.get("max_warmup_steps", 10_000)
+        return f"warm-up over the first tenth of the run (at most {_number(most)} step{'s' * (most > 1)})"
     return f"{_number(optimizer.get('warmup_steps'))} steps of warm-up"
 
 
