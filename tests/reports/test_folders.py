@@ -26,6 +26,7 @@ def fine_tuning(folder: Path) -> Path:
     for name in ("model", "seed-0"):
         (folder / name).mkdir(parents=True)
     (folder / "results.json").write_text('{"seeds": []}', encoding="utf-8")
+    (folder / "config.toml").write_text("", encoding="utf-8")
     (folder / "seed-0/metrics.jsonl").write_text("", encoding="utf-8")
     return folder
 
@@ -97,10 +98,30 @@ def test_the_seeds_of_a_study_are_no_fine_tuning(tmp_path: Path) -> None:
     assert message_of(arm).endswith(f"it is a part of a study: give {tmp_path}")
 
 
-@pytest.mark.parametrize("part", ["model", "seed-0"])
+@pytest.mark.parametrize("part", ["model", "seed-0", "seed-0/checkpoints", "onnx-int8"])
 def test_a_part_of_a_fine_tuning_is_refused_with_its_folder(part: str, tmp_path: Path) -> None:
     folder = fine_tuning(tmp_path / "CLS")
+    (folder / part).mkdir(exist_ok=True)
     assert message_of(folder / part).endswith(f"it is a part of a fine-tuning: give {folder}")
+
+
+def test_other_folders_below_results_are_no_part_of_a_fine_tuning(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("[]", encoding="utf-8")  # any file of this name
+    (tmp_path / "model").mkdir()
+    assert "give a folder that `electra pretrain`" in message_of(tmp_path / "model")
+    other = fine_tuning(tmp_path / "CLS") / "notes"
+    other.mkdir()
+    assert "give a folder that `electra pretrain`" in message_of(other)
+
+
+def test_prepared_data_are_said_to_be_prepared_data(tmp_path: Path) -> None:
+    data = fine_tuning(tmp_path / "CLS") / "model/my data"
+    data.mkdir()
+    (data / "manifest.json").write_text("{}", encoding="utf-8")
+    assert message_of(data) == (
+        f"{data} is prepared data, not a run; give a run that was trained on it: electra pretrain PRESET "
+        f"--data '{data}' --out RUN"
+    )
 
 
 def test_an_export_of_a_run_is_refused_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from electra.data.shards import MANIFEST
 from electra.errors import CheckpointError
 from electra.json_files import read_json
 from electra.reports.analysis import ANALYSES
@@ -14,6 +15,8 @@ NAMED = 3
 """Folders that an error names; it counts the others."""
 LEVELS = ("*", "*/*")
 """Where folders are looked for below one that holds nothing itself."""
+FINE_TUNING_PARTS = ("seed-*", "model", "export", "onnx*")
+"""Folders in that of a fine-tuning."""
 NO_RESULTS = "has no results yet; the same `electra finetune` command resumes it"
 
 
@@ -74,8 +77,14 @@ def _describe_problem(folder: Path) -> str:
             return f"{problem} itself, but {_describe_found(folder, level, found)}"
     if _is_unfinished(folder):
         return f": this fine-tuning {NO_RESULTS}"
+    if (folder / MANIFEST).is_file():
+        return (
+            " is prepared data, not a run; give a run that was trained on it: electra pretrain PRESET "
+            f"--data {shlex.quote(str(folder))} --out RUN"
+        )
     for above in folder.absolute().parents[:2]:  # RUN/export/discriminator is two levels below its run
-        if kind := _find_kind(above):
+        kind = _find_kind(above)
+        if kind and (kind != "fine-tuning" or _is_in_fine_tuning(folder, above)):
             return f"{problem}; it is a part of a {kind}: give {shlex.quote(_shorten(above))}"
     for near in (folder.absolute().parent, *sorted(folder.glob("*"))):
         if _is_unfinished(near):
@@ -84,6 +93,12 @@ def _describe_problem(folder: Path) -> str:
         f"{problem}; give a folder that `electra pretrain`, `electra finetune`, `electra study` or "
         "`electra analyze` wrote"
     )
+
+
+def _is_in_fine_tuning(folder: Path, above: Path) -> bool:
+    """Whether a folder above, which has results.json, is a fine-tuning, and this one a part of it."""
+    part = Path(folder.absolute().relative_to(above).parts[0])
+    return (above / "config.toml").is_file() and any(map(part.match, FINE_TUNING_PARTS))
 
 
 def _describe_found(folder: Path, level: str, found: Sequence[Path]) -> str:
