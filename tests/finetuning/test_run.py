@@ -189,6 +189,8 @@ def test_a_run_with_constant_predictions_has_failed(model: str, tmp_path: Path) 
     data = write(tmp_path / "train.csv", rows)
     result = tune(model, data, tmp_path / "out", train__epochs=3)
     assert result.seeds[0].failed == 'it always predicts "usual"'
+    (*_, shown) = result.__rich__().renderables  # type: ignore[union-attr]
+    assert str(shown).endswith('model (failed: it always predicts "usual"; do not use it)')
     assert json.loads((tmp_path / "out/results.json").read_text())["failed"] == 1
     assert result.seeds[0].metrics["matthews"] == 0.0
 

@@ -63,6 +63,10 @@ def test_a_discriminator_without_a_generator_can_be_stuck() -> None:
 def test_a_discriminator_is_not_stuck_early_in_training() -> None:
     figures = HEALTHY | {"eval/discriminator_auc": 0.5, "eval/unigram_auc": 0.5, "eval/discriminator_loss": 0.4}
     assert HealthMonitor().check_evaluation(figures, progress=0.1) == []
+    few = figures | {"tokens": 80_000}
+    assert HealthMonitor().check_evaluation(few, progress=0.9) == []
+    [at_end] = HealthMonitor().check_evaluation(few, progress=1.0)
+    assert at_end.name == "discriminator stuck" and "train longer" in at_end.remedy
 
 
 def test_a_loss_spike_is_named_once() -> None:

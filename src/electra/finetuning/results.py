@@ -133,7 +133,8 @@ class FinetuneResult:
             others.append(f"{split}: {metric_label(self.metric)} {median:.4f}")
         paths = [f"results: {self.out / 'results.json'}"]
         if (self.out / "model").is_dir():
-            paths.append(f"best model: {self.out / 'model'}")
+            failed = f" (failed: {self.best.failed}; do not use it)" if self.best.failed else ""
+            paths.append(f"best model: {self.out / 'model'}{failed}")
         return Group(table, *others, *paths, *self.notes)
 
 

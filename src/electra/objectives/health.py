@@ -24,7 +24,7 @@ OVERRUN = 1.5
 EPOCHS = 16
 """After about so many epochs, repeated text has almost no value (Muennighoff et al. 2023, figure 5)."""
 EARLY = 500_000
-"""Number of tokens before which a discriminator cannot be called stuck."""
+"""Number of tokens before which a discriminator is not called stuck, except at the end of the run."""
 WINDOW = 20
 """Number of reports in a median."""
 RECENT = 5
@@ -253,8 +253,7 @@ def _discriminator_findings(metrics: Metrics, progress: float) -> Iterator[Findi
     auc, unigram_auc = metrics["eval/discriminator_auc"], metrics["eval/unigram_auc"]
     loss, majority = metrics["eval/discriminator_loss"], metrics["eval/majority_loss"]
     if (
-        progress >= 0.5
-        and metrics.get("tokens", EARLY) >= EARLY
+        (progress >= 1 or (progress >= 0.5 and metrics.get("tokens", EARLY) >= EARLY))
         and loss > 0.97 * majority
         and max(auc, unigram_auc) < 0.6
     ):

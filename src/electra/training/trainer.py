@@ -195,16 +195,13 @@ class Trainer:
         return mean / first
 
     def _compute_steps(self) -> bool:
-        """Compute the number of steps in `train.minutes`, once enough steps are timed; return whether that is now.
-
-        The clock of the main process decides.
-        """
+        """Compute the number of steps in `train.minutes`, once enough are timed; return whether that is now."""
         config, progress = self.config, self.progress
         assert config.train.minutes is not None
         spent = progress.seconds + progress.evaluation_seconds
         budget = min(60.0 * config.train.minutes, spent + self.context.deadline.seconds_left(0.0))
         # One evaluation before the first step and one after every tenth of the run. The last one may be larger.
-        estimate = broadcast_object(
+        estimate = broadcast_object(  # the clock of the main process decides
             estimate_steps(
                 progress, budget=budget, warmup_steps=config.optimizer.warmup(None),
                 evaluations=10 + config.evaluation.last_size, growth=self._cost_growth,
@@ -215,8 +212,9 @@ class Trainer:
         progress.steps, seconds_per_step, reserved = estimate
         progress.step_seconds = []
         logger.info(
-            "%.4g minutes: %s steps at %.4f seconds per step, and %.0f seconds for evaluations",
-            budget / 60.0, f"{progress.steps:,}", seconds_per_step, reserved,
+            "%.4g minutes%s: %s steps at %.4f seconds per step, and %.0f seconds for evaluations", budget / 60.0,
+            " before the deadline" * (budget < 60.0 * config.train.minutes), f"{progress.steps:,}",
+            seconds_per_step, reserved,
         )  # fmt: skip
         self._write_config()
         self._check_plan(progress.steps)
