@@ -389,5 +389,7 @@ def test_other_mistakes(models: Models, tmp_path: Path) -> None:
         run(PredictConfig(str(tmp_path / "none"), ("a",)))
     with pytest.raises(DataError, match="there is no such file"):
         run(PredictConfig(models("labels"), input=str(tmp_path / "none.txt")))
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(ConfigError, match=r"there is no folder .*no; create it"):
         run(PredictConfig(models("labels"), ("a",), output=tmp_path / "no" / "out.csv"))
+    with pytest.raises(ConfigError, match="is a folder; give a file"):
+        run(PredictConfig(models("labels"), ("a",), output=tmp_path))

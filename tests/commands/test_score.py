@@ -171,7 +171,9 @@ def test_the_ending_of_the_file_decides_its_form(model, tmp_path) -> None:  # ty
             for start, end, value in one.spans(pieces="pieces" in options)
         ]
         unit = "token" if options else "word"
-        assert rows == [["text", "start", "end", unit, "probability"], *expected] and result.count == len(expected)
+        assert rows == [["text_number", "start", "end", unit, "probability"], *expected] and result.count == len(
+            expected
+        )
         assert "" in [row[4] for row in rows], "[ is not in the vocabulary"
     run(ScoreConfig(model, given, output=tmp_path / "d.jsonl"))
     assert [json.loads(line)["text"] for line in (tmp_path / "d.jsonl").read_text().splitlines()] == list(given)
@@ -209,7 +211,9 @@ def test_mistakes_are_explained(model, tmp_path) -> None:  # type: ignore[no-unt
         (ScoreConfig(model, input=str(tmp_path / "b.txt")), DataError, "a binary file"),
         (ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"), DataError, "no column 'c'"),
         (ScoreConfig(str(tmp_path), ("a",)), CheckpointError, "is not a model"),
-        (ScoreConfig(model, ("a",), output=tmp_path / "no/where.txt"), DataError, "cannot be written"),
+        (ScoreConfig(model, ("a",), output=tmp_path / f"{'long' * 99}.txt"), DataError, "cannot be written"),
+        (ScoreConfig(model, ("a",), output=tmp_path), ConfigError, "is a folder; give a file"),
+        (ScoreConfig(model, ("a",), output=tmp_path / "no/a.txt"), ConfigError, f"no folder {tmp_path / 'no'};"),
     ):
         with pytest.raises(error) as caught:
             check(config)

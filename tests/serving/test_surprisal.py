@@ -122,7 +122,7 @@ def test_on_the_command_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
     table = out.with_suffix(".csv")
     assert main(["score", str(run), "--surprisal", text, "--output", str(table)]) == 0
     fields, (header, *rows) = json.loads(out.read_text()), csv.reader(table.read_text().splitlines())
-    assert header == ["text", "start", "end", "word", "surprisal"]
+    assert header == ["text_number", "start", "end", "word", "surprisal"]
     assert [row[3] for row in rows] == fields["words"] and {row[0] for row in rows} == {"1"}
     assert [float(row[4] or "nan") for row in rows] == pytest.approx(
         [np.nan if unknown else x for x, unknown in zip(fields["surprisals"], fields["unknown"], strict=True)],

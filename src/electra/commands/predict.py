@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from electra.config import PositiveInt
 from electra.errors import ConfigError
 from electra.readers.read import is_table
-from electra.serving.text_files import Lines, WrittenFile
+from electra.serving.text_files import Lines, WrittenFile, check_place
 
 if TYPE_CHECKING:
     from electra.tasks.conll import Columns
@@ -72,6 +72,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
     from electra.serving.predictor import Predictor
     from electra.tasks.texts import check_top
 
+    check_place(config.output)
     predictor = Predictor(config.model, max_length=config.max_length, device=config.device)
     check_top(predictor.problem, config.top, "--top")
     if config.input is not None:

@@ -20,7 +20,7 @@ class ReportConfig:
     ]
     """Folders that `electra pretrain`, `finetune`, `study` or `analyze` wrote; several runs are compared."""
     out: Path = Path("report.html")
-    """The file to write."""
+    """The file to write, .html or .htm. An existing file is replaced."""
     title: str = "electra report"
     """Title of the page."""
 
@@ -38,12 +38,15 @@ def run(config: ReportConfig) -> str:
     from electra import durable
     from electra.reports.page import render_page
     from electra.reports.sections import build_sections
+    from electra.serving.text_files import check_suffix
 
     if not config.folders:
         raise ConfigError("electra report needs the folder of a run, a fine-tuning, a study or an analysis")
     if config.out.is_dir():
         raise ConfigError(f"--out {config.out} is a folder; give a file, such as {config.out / 'report.html'}")
+    check_suffix(config.out, (".html", ".htm"), option="--out")
     sections = build_sections(config.folders)
     config.out.parent.mkdir(parents=True, exist_ok=True)
+    replaced = " (replaces an earlier file)" if config.out.exists() else ""
     durable.write_text(config.out, render_page(config.title, sections))
-    return f"{config.out}: {len(sections)} section{'s' if len(sections) > 1 else ''}"
+    return f"{config.out}: {len(sections)} section{'s' if len(sections) > 1 else ''}{replaced}"

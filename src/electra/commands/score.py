@@ -16,7 +16,15 @@ from tyro.conf import Positional
 
 from electra.config import OpenFraction, PositiveInt
 from electra.errors import CheckpointError
-from electra.serving.text_files import Lines, WrittenFile, check_suffix, read_texts, table_row, write_lines
+from electra.serving.text_files import (
+    Lines,
+    WrittenFile,
+    check_place,
+    check_suffix,
+    read_texts,
+    table_row,
+    write_lines,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -127,6 +135,7 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
         electra score RUN --electric --input hypotheses.txt
         electra score RUN --surprisal "The film was directed by a British banana."
     """
+    check_place(config.output)
     if config.output is not None:
         check_suffix(config.output, (JSON_LINES,) if config.json else SUFFIXES)
     from electra.objectives.config import scores_of
@@ -156,7 +165,7 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
         )
     else:
         form = _Form(
-            ("text", "start", "end", "token" if config.pieces else "word", "probability"),
+            ("text_number", "start", "end", "token" if config.pieces else "word", "probability"),
             rows=lambda number, scored: _word_rows(number, scored.text, scored.spans(pieces=config.pieces)),
             json=lambda scored: _probability_json(scored, calibration),
             render=lambda scored: scored.render(pieces=config.pieces),
@@ -168,7 +177,7 @@ def _score_surprisal(config: ScoreConfig, texts: Iterator[str]) -> ScoredTexts |
     from electra.serving.surprisal import SurprisalScorer
 
     form = _Form(
-        ("text", "start", "end", "word", "surprisal"),
+        ("text_number", "start", "end", "word", "surprisal"),
         rows=lambda number, scored: _word_rows(number, scored.text, scored.spans()),
         json=lambda scored: json.dumps({"text": scored.text, **scored.fields()}, ensure_ascii=False),
         render=lambda scored: scored.render(),

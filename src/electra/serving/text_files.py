@@ -1,5 +1,6 @@
 """The texts that `electra score` and `electra predict` read, and their results as lines."""
 
+import contextlib
 import csv
 import io
 import logging
@@ -85,15 +86,30 @@ def no_text_error(name: str | None) -> DataError:
     return DataError(f"there is no text in {where}; give a text, or --input FILE with a text")
 
 
-def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
-    """Check the ending of the file of --output.
+def check_place(path: Path | None) -> None:
+    """Check the folder of the file of --output, if one is given.
+
+    Raises:
+        ConfigError: there is no such folder, or the path itself is a folder.
+    """
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise ConfigError(f"--output: there is no folder {path.parent}; create it, or give another --output")
+    with contextlib.suppress(OSError):  # a name that is too long; writing fails with the reason
+        if path.is_dir():
+            raise ConfigError(f"--output: {path} is a folder; give a file, such as {path / 'results.jsonl'}")
+
+
+def check_suffix(path: Path, suffixes: tuple[str, ...], *, option: str = "--output") -> None:
+    """Check the ending of a file to write.
 
     Raises:
         ConfigError: the file has another one.
     """
     if path.suffix.lower() not in suffixes:
         *others, last = suffixes
-        raise ConfigError(f"--output: {path.name} must end in {', '.join(others)}{' or ' * bool(others)}{last}")
+        raise ConfigError(f"{option}: {path.name} must end in {', '.join(others)}{' or ' * bool(others)}{last}")
 
 
 def table_row(values: Iterable[Any], suffix: str) -> str:
