@@ -14,6 +14,7 @@ from electra.config_fields import json_problem, settings
 from electra.errors import ConfigError
 from electra.finetuning.config import FinetuneConfig
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.early_check import EarlyConfig
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,28 @@ def test_all_problems_are_named_together(tmp_path: Path) -> None:
         ("num_train_epochs", "give --train.steps N (an epoch is the rows that ", "did you mean --train.epochs?"),
         ("epochs", "give --train.steps N (an epoch is the rows that ", "did you mean --train.epochs?"),
         ("train.epochs", "give --train.steps N (an epoch is the rows that ", None),
-        ("warmup_steps", "did you mean --optimizer.warmup_steps?", "did you mean --optimizer.warmup_share?"),
+        (
+            "warmup_steps",
+            "did you mean --optimizer.warmup_steps?",
+            "give --optimizer.warmup_share S (a share of the steps, such as 0.1)",
+        ),
         ("warmup_ratio", "did you mean --optimizer.warmup_steps?", "did you mean --optimizer.warmup_share?"),
         ("seed", "did you mean --train.seed?", None),
         ("bf16", "give --train.precision bfloat16", "give --train.precision bfloat16"),
         ("fp16", "give --train.precision float16", "give --train.precision float16"),
+        *(
+            (name, "did you mean --packing.sequence_length?", "did you mean --data.max_length?")
+            for name in ("max_seq_length", "block_size", "length")
+        ),
+        ("max_length", "did you mean --packing.sequence_length?", None),
+        ("packing.max_length", "did you mean --packing.sequence_length?", None),
+        (
+            "gradient_accumulation_steps",
+            "give --train.micro_batch_size N (train.batch_size divided by these steps)",
+            "give --train.micro_batch_size N (train.batch_size divided by these steps)",
+        ),
+        ("text_column", "", "did you mean --data.text?"),
+        ("label_column", "", "did you mean --data.label?"),
         ("output_dir", "did you mean --out?", "did you mean --out?"),
     ],
 )
@@ -201,8 +219,36 @@ def test_true_is_not_a_number() -> None:
 def test_a_setting_given_as_a_section_and_the_reverse() -> None:
     with pytest.raises(ConfigError, match="engine: is a section, not a setting"):
         load_config(Train, None, ["name=x", "engine=3"])
+    with pytest.raises(ConfigError, match=r"name: must be text, got \{\}"):
+        load_config(Train, None, ["name={}"])
     with pytest.raises(ConfigError, match="'name' is a setting, not a section"):
         load_config(Train, None, ["name=x", "name.first=y"])
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"), [("max_length", "; did you mean --packing.sequence_length?"), ("foo", "")]
+)
+@pytest.mark.parametrize("config", [PretrainConfig, EarlyConfig])
+def test_a_setting_given_as_a_section_is_refused_in_any_order(
+    config: type, key: str, hint: str, tmp_path: Path
+) -> None:
+    wrong, right = f"data.{key}=64", "data=DATA"
+    file = write(tmp_path, "a.toml", f'extends = "electra-tiny"\ndata.{key} = 64\n')
+    preset = "electra-tiny"
+    cases: list[tuple[str | Path, list[str]]] = [
+        (preset, [wrong, right]), (preset, [right, wrong]), (preset, [wrong]), (file, [right]), (file, []),
+    ]  # fmt: skip
+    for source, overrides in cases:
+        with pytest.raises(ConfigError) as caught:
+            load_config(config, source, overrides)
+        assert str(caught.value).splitlines()[-1] == f"  data.{key}: 'data' is a setting, not a section{hint}"
+        assert str(caught.value).startswith("1 problem")
+
+
+def test_a_setting_within_a_section_given_as_a_section_is_named_in_full() -> None:
+    for overrides in (["train.steps=3", "train.steps.x=1"], ["train.steps.x=1", "train.steps=3"]):
+        with pytest.raises(ConfigError, match=r"train\.steps\.x: 'train\.steps' is a setting, not a section"):
+            load_config(PretrainConfig, "electra-tiny", overrides)
 
 
 @pytest.mark.parametrize(

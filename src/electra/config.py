@@ -22,7 +22,15 @@ from typing import Annotated, Any, TypeVar
 
 import tomli_w
 
-from electra.config_fields import convert, default_of, hint_for_other_section, plain, setting_name, settings
+from electra.config_fields import (
+    apply_override,
+    convert,
+    default_of,
+    not_a_section,
+    plain,
+    setting_name,
+    unknown_name,
+)
 from electra.errors import ConfigError, did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
@@ -149,7 +157,7 @@ def load_config(
     table = read_toml(source) if source is not None else {}
     problems: list[str] = []
     for override in overrides:
-        _override(cls, table, override, problems)
+        apply_override(cls, table, override, problems)
     config = _build(cls, table, "", problems, root=cls)
     if problems:
         if source is not None:
@@ -316,28 +324,6 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     return settings
 
 
-def _override(cls: type[Any], table: Table, override: str, problems: list[str]) -> None:
-    name, equals, text = override.partition("=")
-    name = name.replace("-", "_")
-    if not equals and any(name == setting.name for setting in settings(cls)):
-        problems.append(f"--{name}: needs a value, as in --{name} VALUE")
-        return
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        problems.append(f"{name}: {text} is not UTF-8, which a config must be; rename the file or folder")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    *sections, key = name.split(".")
-    for section in sections:
-        below = table.setdefault(section, {})
-        if not isinstance(below, dict):
-            problems.append(f"{name}: {section!r} is a setting, not a section")
-            return
-        table = below
-    table[key] = value
-
-
 def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, root: type[Any]) -> Any:
     """Build a `cls` from a table; None if that is impossible. Problems are added to `problems`.
 
@@ -362,15 +348,10 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
             return None
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
+    known = {setting_name(name) for name in fields}
     for key in table:
-        if key not in {setting_name(name) for name in fields}:
-            if isinstance(table[key], dict):
-                names = [name for name in fields if dataclasses.is_dataclass(hints[name])]
-                problems.append(f"{prefix}{key}: there is no such section{did_you_mean(key, names)}")
-                continue
-            names = [setting.name for setting in settings(cls)]
-            hint = hint_for_other_section(root, key) or did_you_mean(key, names, section=prefix)
-            problems.append(f"{prefix}{key}: there is no such setting{hint}")
+        if key not in known:
+            problems.append(unknown_name(cls, prefix, key, is_section=isinstance(table[key], dict), root=root))
     values, is_incomplete = Table(), False
     for name, field in fields.items():
         hint = hints[name]
@@ -382,7 +363,10 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
             else:
                 problems.append(f"{prefix}{name}: is a section, not a setting; got {below!r}")
                 is_incomplete = True
-        elif (key := setting_name(name)) in table:
+        elif isinstance(below := table.get(key := setting_name(name)), dict) and below:
+            problems.extend(not_a_section(root, prefix + key, inner) for inner in below)
+            is_incomplete = True
+        elif key in table:
             try:
                 values[name] = convert(table[key], hint)
             except ValueError as error:

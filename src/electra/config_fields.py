@@ -9,6 +9,7 @@ import inspect
 import re
 import reprlib
 import textwrap
+import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -171,6 +172,31 @@ def json_problem(value: Any, hint: Any) -> str | None:
     return None if fits else f"must be {type_name(hint)}, found {reprlib.repr(value)}"
 
 
+def apply_override(cls: type[Any], table: dict[str, Any], override: str, problems: list[str]) -> None:
+    """Set a value in the table of a config of type `cls` by `name=value`. Problems are added to `problems`."""
+    name, equals, text = override.partition("=")
+    name = name.replace("-", "_")
+    if not equals and any(name == setting.name for setting in settings(cls)):
+        problems.append(f"--{name}: needs a value, as in --{name} VALUE")
+        return
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        problems.append(f"{name}: {text} is not UTF-8, which a config must be; rename the file or folder")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, key = name.split(".")
+    for depth, section in enumerate(sections, start=1):
+        below = table.setdefault(section, {})
+        if not isinstance(below, dict):
+            problems.append(not_a_section(cls, ".".join(sections[:depth]), ".".join([*sections[depth:], key])))
+            return
+        table = below
+    if isinstance(below := table.get(key), dict) and any(name == setting.name for setting in settings(cls)):
+        problems.extend(not_a_section(cls, name, inner) for inner in below)
+    table[key] = value
+
+
 def override_names(overrides: Sequence[str]) -> set[str]:
     """Return the dotted names of the settings that overrides (`name=value`) set."""
     return {override.partition("=")[0].replace("-", "_") for override in overrides}
@@ -205,10 +231,13 @@ def is_device_name(name: str) -> bool:
 
 OTHER_NAMES = {
     "bs": "batch_size", "batch": "batch_size", "per_device_train_batch_size": "batch_size",
-    "bf16": "precision bfloat16", "fp16": "precision float16", "max_seq_length": "max_length",
+    "gradient_accumulation_steps": "micro_batch_size N (train.batch_size divided by these steps)",
+    "bf16": "precision bfloat16", "fp16": "precision float16", "text_column": "text", "label_column": "label",
+    "max_seq_length": "max_length", "block_size": "max_length", "length": "max_length",
+    "max_length": "sequence_length", "sequence_length": "max_length",
     "lr": "learning_rate", "wd": "weight_decay", "logging_steps": "report_every", "mlm_probability": "share",
     "warmup": "warmup_steps", "warmup_ratio": "warmup_share",
-    "warmup_steps": "warmup_share", "warmup_share": "warmup_steps",
+    "warmup_steps": "warmup_share S (a share of the steps, such as 0.1)", "warmup_share": "warmup_steps",
     "max_steps": "steps", "num_epochs": "epochs", "num_train_epochs": "epochs",
     "epochs": "steps N (an epoch is the rows that `electra data inspect DATA --preset PRESET` counts, divided by "
     "train.batch_size)",
@@ -231,3 +260,23 @@ def hint_for_other_section(cls: type[Any], key: str) -> str:
     if key not in names:
         return ""
     return f"; give --{names[key]} {value}" if value else f"; did you mean --{names[key]}?"
+
+
+def unknown_name(cls: type[Any], prefix: str, key: str, *, is_section: bool, root: type[Any]) -> str:
+    """Return the problem that a section of type `cls` has no section or setting `key`.
+
+    Args:
+        prefix: the dotted name of the section in the config of type `root`, with a dot at its end.
+    """
+    if is_section:
+        hints = typing.get_type_hints(cls)
+        names = [one.name for one in dataclasses.fields(cls) if dataclasses.is_dataclass(hints[one.name])]
+        return f"{prefix}{key}: there is no such section{did_you_mean(key, names)}"
+    names = [setting.name for setting in settings(cls)]
+    hint = hint_for_other_section(root, key) or did_you_mean(key, names, section=prefix)
+    return f"{prefix}{key}: there is no such setting{hint}"
+
+
+def not_a_section(root: type[Any], setting: str, key: str) -> str:
+    """Return the problem that `key` was written as if a setting of the config of type `root` were a section."""
+    return f"{setting}.{key}: {setting!r} is a setting, not a section{hint_for_other_section(root, key)}"
