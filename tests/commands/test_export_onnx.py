@@ -67,7 +67,7 @@ def test_an_export_that_was_killed_starts_again(trained: Path, tmp_path: Path) -
     command = [str(trained), "--to", "onnx", "--out", str(tmp_path / "onnx")]
     killed = subprocess.run([sys.executable, "-c", KILLED, "export", *command], capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    [left] = tmp_path.iterdir()
+    [left, _] = sorted(tmp_path.iterdir())
     assert left.name.startswith(".onnx.") and (left / "discriminator/onnx.json").is_file()
     exported(trained, out=tmp_path / "onnx")
     assert {path.name for path in (tmp_path / "onnx").iterdir()} == {"discriminator", "generator"}
@@ -79,14 +79,29 @@ def test_of_two_exports_at_once_one_is_refused(
     out, save_networks = tmp_path / "onnx", export_onnx.save_networks
 
     def meanwhile(*arguments: Any, **options: Any) -> None:
-        monkeypatch.setattr(export_onnx, "save_networks", save_networks)
-        exported(trained, out=out)
+        monkeypatch.setattr(export_onnx, "save_networks", None)  # the second one does not come so far
+        with pytest.raises(CheckpointError, match="is exporting; wait for its end, or give another --out"):
+            exported(trained, out=out)
+        save_networks(*arguments, **options)
+
+    monkeypatch.setattr(export_onnx, "save_networks", meanwhile)
+    exported(trained, out=out)
+    assert [path.name for path in tmp_path.iterdir()] == ["onnx"] and Scorer(out, device="cpu")(["the fox"])
+
+
+def test_a_folder_that_was_filled_meanwhile_is_kept(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, save_networks = tmp_path / "onnx", export_onnx.save_networks
+
+    def meanwhile(*arguments: Any, **options: Any) -> None:
+        (out / "notes.txt").write_text("")
         save_networks(*arguments, **options)
 
     monkeypatch.setattr(export_onnx, "save_networks", meanwhile)
     with pytest.raises(CheckpointError, match="onnx exists already; give another --out"):
         exported(trained, out=out)
-    assert [path.name for path in tmp_path.iterdir()] == ["onnx"] and Scorer(out, device="cpu")(["the fox"])
+    assert [path.name for path in out.iterdir()] == ["notes.txt"] and list(tmp_path.iterdir()) == [out]
 
 
 def test_every_network_of_a_run_goes_out(trained: Path, tmp_path: Path) -> None:
@@ -116,6 +131,9 @@ def test_eight_bits_are_measured_on_what_the_run_held_out(trained: Path, tmp_pat
 
 def test_an_early_checkpoint(trained: Path, tmp_path: Path) -> None:
     name = next((trained / "checkpoints").iterdir()).name
+    with pytest.raises(CheckpointError, match="step-99"):
+        exported(trained, checkpoint="step-99", out=tmp_path / "early")
+    assert not list(tmp_path.iterdir())
     result = exported(trained, checkpoint=name, out=tmp_path / "early", part="encoder")
     assert [one.written.kind for one in result.exports] == ["encoder"]
 

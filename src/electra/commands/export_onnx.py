@@ -16,6 +16,7 @@ from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.export.onnx.write import SavedOnnx, exported_task, save_onnx, whole_folder
 from electra.export.pretrained import Pretrained
 from electra.finetuning.results import load_dev_examples
+from electra.folder_lock import hold, is_lock_file
 from electra.pretraining.export import save_networks
 
 logger = logging.getLogger(__name__)
@@ -78,7 +79,8 @@ def export_onnx(
 
     Raises:
         MissingExtraError: onnx or onnxruntime is not installed.
-        CheckpointError: the model does not exist or cannot be exported, or the folder exists already.
+        CheckpointError: the model does not exist or cannot be exported, the folder exists already, or another
+            process exports to it.
         ConfigError: an option does not suit the model, or --out is missing.
     """
     require("ONNX", "onnx", "onnx", "onnxruntime")
@@ -114,16 +116,15 @@ def export_onnx(
             logger.info("the %s alone was exported; beside it is %s", folder.name, " and ".join(others))
         return OnnxResult([exported])
     out = out or path / "export" / name
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and not (out.is_dir() and all(is_lock_file(path.name) for path in out.iterdir())):
         raise CheckpointError(f"{out} exists already; give another --out, or remove it")
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, whole_folder(out) as partial, hold(out, work="exporting"):
         saved = Path(temporary)
         save_networks(path, saved, checkpoint=checkpoint)
         networks = [network for network in NETWORKS if (saved / network / "config.json").is_file()]
         if part == "encoder":
             networks = networks[:1]
-        with whole_folder(out) as partial:
-            exports = [export(saved / network, partial / network) for network in networks]
+        exports = [export(saved / network, partial / network) for network in networks]
     return OnnxResult(
         [replace(one, written=replace(one.written, folder=out / one.written.folder.name)) for one in exports]
     )

@@ -3,7 +3,7 @@
 import errno
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -173,6 +173,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         raise CheckpointError(f"{folder} cannot be written: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def _exists(folder: Path) -> CheckpointError:
