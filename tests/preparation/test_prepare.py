@@ -280,7 +280,10 @@ def test_warnings_about_statistics(tmp_path: Path) -> None:
         assert words in text
     (tmp_path / "b.txt").write_text("The ferry")
     manifest = prepare(config(tmp_path / "b.txt", tmp_path / "b", tokenizer=tokenizer)).manifest
-    assert any("Nothing could be held out" in warning for warning in manifest["warnings"])
+    assert any("too short to hold out a part (1 sentence)," in warning for warning in manifest["warnings"])
+    (tmp_path / "c.txt").write_text("The ferry.\n\nThe baker.\n\nThe old baker.")
+    manifest = prepare(config(tmp_path / "c.txt", tmp_path / "c", tokenizer=tokenizer)).manifest
+    assert any("too short to hold out a part (3 sentences)," in warning for warning in manifest["warnings"])
 
 
 def test_copies_of_a_document_are_in_one_split(tmp_path: Path) -> None:
@@ -310,7 +313,11 @@ def test_standard_input(tmp_path: Path) -> None:
         ("a.txt", b"", "The corpus is empty"),
         ("a.txt", b"\n \n", "The corpus has no document"),
         ("a.txt", b"\xff\xfe\xff\n\xff", "UTF-16"),
-        ("a.txt", b"\xff\n\xff", "every line was rejected, the first: .*a.txt, line 1: broken UTF-8"),
+        (
+            "a.txt",
+            b"\xff\n\xff",
+            "every line was rejected, the first: .*a.txt, line 1: broken UTF-8 .*; if .* iconv",
+        ),
         ("a.txt", bytes(100), "a binary file"),
         ("a.jsonl", b'{"title": "x"}\n', "no column 'text'; the columns are 'title'"),
         ("a.txt", b"\x01\x02", "no token to train on"),

@@ -57,3 +57,23 @@ def test_a_vocabulary_without_room_for_all_characters_should_be_larger(tmp_path:
     ).manifest
     (warning,) = [one for one in given["warnings"] if "unknown" in one]
     assert "train one on this text (leave out --tokenizer)" in warning and "larger" not in warning
+
+
+def test_a_script_whose_words_are_unknown_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["The old ferry crosses the wide river every morning. " * 400] * 100
+    texts[::10] = [f"{text} 어제 그 영화를 봤다." for text in texts[::10]]
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{number} {text}" for number, text in enumerate(texts)))
+    manifest = prepare(config(tmp_path / "a.txt", tmp_path / "data", vocabulary_size=512)).manifest
+    assert 0 < manifest["statistics"]["unknown_share"] < 0.001
+    assert "most words in Hangul (40 in the sample) become [UNK]" in caplog.text
+    caplog.clear()
+    prepare(config(tmp_path / "a.txt", tmp_path / "bpe", vocabulary_size=512, model="bpe"))
+    assert "[UNK]" not in caplog.text
+
+
+def test_lines_in_another_encoding_are_named_with_the_remedy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"The old ferry.\n\nThe caf\xe9.\n\nThe wide river.")
+    prepare(config(tmp_path / "a.txt", tmp_path / "data"))
+    assert "a.txt, line 3: broken UTF-8 (" in caplog.text and "iconv -f WINDOWS-1252" in caplog.text

@@ -3,7 +3,15 @@ from collections import Counter
 import pytest
 from tokenizers import Tokenizer, models, normalizers
 
-from electra.preparation.scripts import has_ideographs, needs_accents, needs_marks, takes_hangul_apart
+from electra.data.tokenizer import special_tokens
+from electra.preparation.scripts import (
+    has_ideographs,
+    needs_accents,
+    needs_marks,
+    takes_hangul_apart,
+    unknown_scripts,
+)
+from electra.preparation.tokenizer_training import train_tokenizer
 
 TEXTS = {
     "en": "A café in Zürich — the naïve baker's résumé.",
@@ -47,3 +55,13 @@ def test_normalizers_that_take_hangul_apart(normalizer: normalizers.Normalizer, 
     assert not takes_hangul_apart(tokenizer)
     tokenizer.normalizer = normalizer
     assert takes_hangul_apart(tokenizer) == apart
+
+
+def test_scripts_of_which_most_words_are_unknown_are_found() -> None:
+    known = train_tokenizer([TEXTS["en"], TEXTS["ru"]] * 9, vocabulary_size=200)
+    unknown = special_tokens(known).unknown
+    texts = [f"{TEXTS['en']} {TEXTS['ru']} {TEXTS['ko']} {TEXTS['zh']}"] * 10
+    assert unknown_scripts(known, unknown, texts) == {"Hangul": 60}
+    assert unknown_scripts(known, unknown, ["the α—baker " * 30, TEXTS["ko"] * 3, "😀 ½ µ " * 30]) == {}
+    every = train_tokenizer([TEXTS["en"]], kind="bpe", vocabulary_size=300)
+    assert unknown_scripts(every, special_tokens(every).unknown, texts) == {}

@@ -82,7 +82,8 @@ def find_warnings(statistics: dict[str, Any], splits: dict[str, Any], *, tail: b
         share = rejects / (documents + rejects)
         yield f"{share:.1%} of the lines ({rejects:,}) were rejected; rejects.jsonl says why"
     if not heldout["tokens"]:
-        yield "Nothing could be held out (the corpus is one sentence), and `electra pretrain` needs that; add text"
+        sentences = f"{train['sentences']:,} sentence{'s' * (train['sentences'] != 1)}"
+        yield f"The text is too short to hold out a part ({sentences}), and `electra pretrain` needs one; add text"
     if train["tokens"] < 1_000_000:
         yield f"Only {train['tokens']:,} tokens to train on: a network will memorize them; give more text"
 

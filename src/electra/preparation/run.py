@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 from electra import durable
 from electra.config import check
 from electra.data.shards import MANIFEST, SPLITS, TOKENIZER, TokenData, read_manifest, token_dtype
-from electra.data.tokenizer import describe_tokenizer, load_tokenizer, vocabulary_size
+from electra.data.tokenizer import describe_tokenizer, load_tokenizer, special_tokens, vocabulary_size
 from electra.errors import DataError
 from electra.export.included_models import find_included
 from electra.folder_lock import hold
@@ -38,12 +38,13 @@ from electra.preparation.encoding import Encoded, encode_in_order
 from electra.preparation.manifest import finish_data
 from electra.preparation.progress import PROGRESS, Progress, check_same_options
 from electra.preparation.report import PrepareResult
-from electra.preparation.scripts import takes_hangul_apart
+from electra.preparation.scripts import takes_hangul_apart, unknown_scripts
 from electra.preparation.shard_writer import SplitWriter
 from electra.preparation.survey import SAMPLE_CHARACTERS, choose_heldout, survey_corpus
 from electra.preparation.tokenizer_training import train_tokenizer
 from electra.preparation.workers import usable_processors
 from electra.readers.base import Document, Item
+from electra.readers.lines import BROKEN_UTF8, CONVERT_ENCODING
 
 logger = logging.getLogger(__name__)
 
@@ -175,9 +176,12 @@ def _survey(config: PrepareConfig, sources: list[Source], tokenizer: Tokenizer |
         raise DataError(
             f"All {survey.left_out:,} documents were left out by the filters; nothing is left to prepare"
         )
+    remedy = f"; {CONVERT_ENCODING}" if BROKEN_UTF8 in (survey.first_reject or "") else ""
     if not survey.documents:
         reason = f"; every line was rejected, the first: {survey.first_reject}" if survey.first_reject else ""
-        raise DataError(f"The corpus has no document: {', '.join(config.corpus)}{reason}")
+        raise DataError(f"The corpus has no document: {', '.join(config.corpus)}{reason}{remedy}")
+    if remedy:
+        logger.warning("%s%s", survey.first_reject, remedy)
     if tokenizer is None:
         logger.info("Training a %s vocabulary of %d entries", config.model, config.vocabulary_size)
         tokenizer = train_tokenizer(
@@ -192,6 +196,12 @@ def _survey(config: PrepareConfig, sources: list[Source], tokenizer: Tokenizer |
                 "the text has words for only %s of the %s entries of --vocabulary-size",
                 f"{entries:,}", f"{config.vocabulary_size:,}",
             )  # fmt: skip
+        if unknown := unknown_scripts(tokenizer, special_tokens(tokenizer).unknown, survey.sample):
+            logger.warning(
+                "most words in %s become [UNK]: the letters are too rare in the text for the vocabulary; if these "
+                "words matter, use --model bpe, which knows every character, or leave them out of the text",
+                " and ".join(f"{script} ({count:,} in the sample)" for script, count in unknown.items()),
+            )
     if survey.has_hangul and takes_hangul_apart(tokenizer):
         logger.warning(
             "the text has Hangul, which the tokenizer takes apart (한 becomes three letters), as BERT's removal "

@@ -3,12 +3,23 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
 
 from tokenizers import Tokenizer
 
 NOTICEABLE = 0.001
 """Share of a text's characters from which a script counts. English Wikipedia quotes less than a tenth of it."""
+SCRIPTS = (
+    "Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek", "Gujarati",
+    "Gurmukhi", "Han", "Hangul", "Hebrew", "Hiragana", "Kannada", "Katakana", "Khmer", "Lao", "Malayalam",
+    "Myanmar", "Sinhala", "Tamil", "Telugu", "Thai", "Tibetan",
+)  # fmt: skip
+"""Scripts that can be unknown to a vocabulary, by their names in Unicode, where Han is called CJK."""
+FEWEST_WORDS = 20
+"""Words of a script from which it counts as more than a quotation."""
+CHECKED_WORDS = 1000
+"""Different words of a script, the most frequent ones, that are encoded to find whether most are unknown."""
 _HANGUL = re.compile("[가-힣]")
 
 
@@ -45,6 +56,40 @@ def has_composed_letters(counts: Counter[str]) -> bool:
 def has_ideographs(counts: Counter[str]) -> bool:
     """Return whether the text has Chinese characters, each of which BERT's normalizer makes a word."""
     return _share(counts, lambda character: "㐀" <= character <= "鿿") >= NOTICEABLE
+
+
+def unknown_scripts(tokenizer: Tokenizer, unknown: int, texts: Iterable[str]) -> dict[str, int]:
+    """Return the scripts whose words in some texts are mostly unknown, and the number of these words.
+
+    A word, which ends at a space, is unknown if at least half of its tokens are.
+
+    Args:
+        unknown: the id of the unknown token.
+    """
+    words: Counter[str] = Counter()
+    for text in texts:
+        if not text.isascii():
+            words.update(word for word in text.split() if not word.isascii())
+    scripts: dict[str, Counter[str]] = {}
+    for word, count in words.items():
+        if script := next(filter(None, map(_script, word)), ""):
+            scripts.setdefault(script, Counter())[word] = count
+    found = {}
+    for script, counts in scripts.items():
+        checked = dict(counts.most_common(CHECKED_WORDS))
+        encodings = tokenizer.encode_batch(list(checked), add_special_tokens=False)
+        is_unknown = [2 * encoding.ids.count(unknown) >= len(encoding.ids) for encoding in encodings]
+        unknown_words = sum(count for count, bad in zip(checked.values(), is_unknown, strict=True) if bad)
+        if counts.total() >= FEWEST_WORDS and 2 * unknown_words > sum(checked.values()):
+            found[script] = counts.total()
+    return found
+
+
+@cache
+def _script(character: str) -> str:
+    """Return the script of a letter; empty: Latin, or no letter."""
+    name = unicodedata.name(character, "").partition(" ")[0].replace("CJK", "Han").capitalize()
+    return name if name in SCRIPTS and character.isalpha() else ""
 
 
 def _share(counts: Counter[str], belongs: Callable[[str], bool]) -> float:

@@ -81,7 +81,10 @@ def train_tokenizer(
         strip_accents = lowercase and kind == "wordpiece" and not needs_accents(counts)
     keep_marks = needs_marks(counts)
     if keep_marks and strip_accents:
-        logger.info("The text has letters that need their marks; only Latin and Greek ones lose accents")
+        logger.info(
+            "Only Latin and Greek letters lose their accents: the text also has a script in which a letter "
+            "without its mark is another one, as in Korean, Hindi or Russian"
+        )
     # Composed and decomposed letters are the same ones (macOS decomposes those in names of files).
     has_letters = has_hangul("".join(counts)) or (not strip_accents and has_composed_letters(counts))
     compose = keep_marks or (kind == "wordpiece" and has_letters)
