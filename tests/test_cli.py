@@ -167,8 +167,10 @@ def test_an_unknown_verb_gets_a_suggestion(electra: Electra, capsys: pytest.Capt
 def test_an_unknown_option_gets_a_suggestion(electra: Electra, capsys: pytest.CaptureFixture[str]):
     assert electra("greet", "Ada", "--tmes", "3") == 2
     shown = capsys.readouterr().err
-    assert "--tmes" in shown
-    assert "--times" in shown
+    assert "--tmes" in shown and "--times" in shown
+    assert electra("greet", "Ada", "--nope", "some words", "--times", "3") == 2
+    shown = capsys.readouterr().err
+    assert "Unrecognized options: --nope " in shown and "words" not in shown
 
 
 def test_a_missing_argument_and_a_wrong_type_are_the_users_mistakes(electra: Electra):

@@ -12,7 +12,7 @@ from electra import errors
 from electra.config import COMMAND_LINE, flat, load_config, merged, overrides_of, preset_names, to_toml
 from electra.config_fields import json_problem, settings
 from electra.errors import ConfigError
-from electra.finetuning.config import FinetuneConfig
+from electra.finetuning.config import FinetuneConfig, load_task_config
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.early_check import EarlyConfig
 
@@ -219,6 +219,8 @@ def test_true_is_not_a_number() -> None:
 def test_a_setting_given_as_a_section_and_the_reverse() -> None:
     with pytest.raises(ConfigError, match="engine: is a section, not a setting"):
         load_config(Train, None, ["name=x", "engine=3"])
+    with pytest.raises(ConfigError, match=r"data: is a section, .*; got 'a\.csv'; did you mean --data\.path\?"):
+        load_task_config({"model": "M", "data": "a.csv"})
     with pytest.raises(ConfigError, match=r"name: must be text, got \{\}"):
         load_config(Train, None, ["name={}"])
     with pytest.raises(ConfigError, match="'name' is a setting, not a section"):

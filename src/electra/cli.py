@@ -89,6 +89,9 @@ IS_MAIN_PROCESS = int(os.environ.get("RANK", "0")) == 0
 DISTRIBUTED_VERBS = ("pretrain",)
 """Verbs that torchrun can start."""
 
+OTHER_OPTIONS = {("predict", "--json"): "--output FILE.jsonl"}
+"""What a verb has instead of an option of other verbs."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status.
@@ -268,8 +271,26 @@ def _parse(verb: str, run: Callable[..., object], arguments: list[str]) -> objec
             f"  leave it out, or write the name of its option before it (electra {verb} --help shows all options)"
         )
     if unknown:
-        parse()  # ends with a message that suggests similar options
+        if (other := OTHER_OPTIONS.get((verb, unknown[0]))) is not None:
+            raise ConfigError(f"electra {verb} has no {unknown[0]}; give {other}")
+        parse(args=_without_values(arguments, unknown))  # ends with a message that suggests similar options
     return config if overrides is None else dataclasses.replace(config, overrides=tuple(overrides))
+
+
+def _without_values(arguments: list[str], unknown: list[str]) -> list[str]:
+    """Return the arguments without the words behind unknown options, which are no options.
+
+    Args:
+        unknown: the unknown options and those words, in their order.
+    """
+    rest, others = deque(unknown), list[str]()
+    for argument in arguments:
+        is_unknown = bool(rest) and argument == rest[0]
+        if is_unknown:
+            rest.popleft()
+        if not is_unknown or argument.startswith("-"):
+            others.append(argument)
+    return others
 
 
 def _split_overrides(arguments: list[str], *, options: list[str]) -> tuple[list[str], list[str]]:

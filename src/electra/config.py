@@ -50,6 +50,8 @@ class Range:
     gt: float | None = None
     le: float | None = None
     lt: float | None = None
+    unit: str = ""
+    """Of the bounds, for messages; the name of a setting often says it."""
 
     def violation(self, value: float) -> str | None:
         """Return a message if a value is out of bounds, else None. NaN and infinity are always out of bounds."""
@@ -65,7 +67,8 @@ class Range:
 
     def __str__(self) -> str:
         limits = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
-        return " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
+        unit = f" {self.unit}" if self.unit else ""
+        return " and ".join(f"{word} {limit:g}{unit}" for word, limit in limits.items() if limit is not None)
 
 
 PositiveInt = Annotated[int, Range(ge=1)]
@@ -361,7 +364,8 @@ def _build(cls: type[Any], table: Table, prefix: str, problems: list[str], *, ro
                 values[name] = _build(typing.cast(type[Any], hint), below, f"{prefix}{name}.", problems, root=root)
                 is_incomplete |= values[name] is None
             else:
-                problems.append(f"{prefix}{name}: is a section, not a setting; got {below!r}")
+                near = f"; did you mean --{prefix}{name}.path?" if hasattr(hint, "path") else ""
+                problems.append(f"{prefix}{name}: is a section, not a setting; got {below!r}{near}")
                 is_incomplete = True
         elif isinstance(below := table.get(key := setting_name(name)), dict) and below:
             problems.extend(not_a_section(root, prefix + key, inner) for inner in below)

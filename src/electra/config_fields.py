@@ -142,7 +142,7 @@ def convert(value: Any, hint: Any) -> Any:
         if value in arguments:
             return value
         allowed = [str(a) for a in arguments]
-        near = did_you_mean(str(value), allowed).removeprefix("; ")
+        near = did_you_mean(str(value), allowed).removeprefix("; ") if len(allowed) > 1 else ""
         raise ValueError(f"must be one of {', '.join(allowed)}{f' ({near})' if near else ''}")
     if origin is tuple:
         return tuple(convert(v, arguments[0]) for v in (value if isinstance(value, list) else [value]))

@@ -53,6 +53,8 @@ WRONG_OPTIONS = {
     f"{FINETUNE} --task cola --head.nope 3": "head.nope: there is no such setting",
     f"{FINETUNE} --task cola --seeds 0": "seeds: must be at least 1, got 0",
     "predict MODEL text --nope 3": "Unrecognized options: --nope",
+    "predict MODEL --json text": "electra predict has no --json; give --output FILE.jsonl",
+    "export MODEL --to onnx --quantize int4": "must be one of int8, got 'int4'",
     "predict MODEL text --device cuad": "--device: there is no device 'cuad'",
     "score MODEL text --long nope": "must be one of memory, windows, got 'nope'",
     "data inspect DATA --packing.nope 3": "packing.nope: there is no such setting",

@@ -37,6 +37,8 @@ def test_a_name_stands_for_its_folder_unless_there_is_such_a_path(
     assert not is_hub_id("wiki-tiny/encoder") and is_hub_id("owner/encoder")
     with pytest.raises(CheckpointError, match=r"there is no folder wiki-large; give .*, or wiki-tiny"):
         find_model("wiki-large")
+    with pytest.raises(CheckpointError, match=r"there is no folder wiki-tinyy; did you mean 'wiki-tiny'\?$"):
+        find_model("wiki-tinyy")
     with pytest.raises(CheckpointError, match="wiki-tiny is part of electra, so no correction can be stored"):
         check_accepts_correction("wiki-tiny")
     (tmp_path / "wiki-tiny").mkdir()

@@ -57,7 +57,7 @@ def test_settings_of_other_objectives_are_checked_although_they_are_not_used() -
 
 
 def test_a_deadline_that_cannot_be_kept_is_refused() -> None:
-    assert problems("train.deadline=0.9") == ["train.deadline: must be at least 1, got 0.9"]
+    assert problems("train.deadline=0.9") == ["train.deadline: must be at least 1 minute, got 0.9"]
 
 
 def test_settings_of_the_optimizer_that_exclude_each_other() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from electra.data.shards import MANIFEST
-from electra.errors import CheckpointError, caller_name, require
+from electra.errors import CheckpointError, caller_name, did_you_mean, require
 from electra.export.huggingface import load as load_folder
 from electra.export.included_models import find_included, included_models, model_path
 from electra.export.onnx.graph import is_onnx
@@ -82,8 +82,9 @@ def find_model(model: str | Path) -> Path:
         raise CheckpointError(f"{path} is a file; a model is a folder: an export, a run, or a Hugging Face folder")
     if is_hub_id(str(model)) and not path.parent.is_dir():
         return _download(str(model))
+    near = did_you_mean(str(model), list(included_models()))
     names = "".join(f", or {name}" for name in included_models())
-    raise CheckpointError(f"there is no folder {path}; give {MODEL_KINDS}{names}")
+    raise CheckpointError(f"there is no folder {path}{near or f'; give {MODEL_KINDS}{names}'}")
 
 
 def find_encoder(model: str | Path) -> Path:

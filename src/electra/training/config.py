@@ -65,7 +65,7 @@ class TrainConfig(LoopConfig):
     """Length of the run in minutes, instead of `steps`. The number of steps is computed from the speed of the
     first steps. Loading, the choice of the precision, the export, and what evaluations need beyond a fifth of the
     minutes come on top, often one or two minutes on a CPU; `train.deadline` limits the whole command."""
-    deadline: Annotated[float, Range(ge=1)] | None = None
+    deadline: Annotated[float, Range(ge=1, unit="minute")] | None = None
     """Minutes after the start of the command at which the run ends, whatever its length: it stops early enough to
     evaluate, save and export. At least 1: the start, two evaluations and the export of a tiny network take half
     a minute. The run is finished then, and is not resumed. What was planned for later steps does not happen: the
