@@ -90,7 +90,7 @@ def test_a_device_that_is_missing_is_refused(
     monkeypatch.chdir(files)
     settings = [part for setting in SMALL for part in f"--{setting}".split("=")] if verb == "pretrain" else []
     assert main([*verb.split(), *COMMANDS[verb].split(), *settings, "--device", "mps"]) == 2
-    assert "device mps: torch finds no Apple GPU" in capsys.readouterr().err
+    assert "electra: --device mps: torch finds no Apple GPU" in capsys.readouterr().err
     assert not (files / "RUN").exists()
 
 

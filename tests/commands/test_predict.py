@@ -360,7 +360,9 @@ def test_a_folder_of_several_models_is_refused_with_their_names(models: Models) 
     ("kind", "name", "content", "options", "message"),
     [
         ("labels", "a.csv", "title,n\nx,1\n", {}, r"a\.csv: there is no column .* 'title', 'n'; .* --text-column"),
-        ("labels", "a.csv", "title,n\nx,1\n", {"text_column": "titel"}, r"column 'titel'; .*did you mean 'title'"),
+        ("labels", "a.csv", "title,n\nx,1\n", {"text_column": "titel"}, r"'titel'; .*did you mean 'title'\?$"),
+        ("labels", "a.csv", "good film,1\nx,1\n", {}, "--text-column; or, if the first line is no header, put"),
+        ("labels", "a.jsonl", '{"x": "a"}\n', {"text_column": "y"}, "name another one with --text-column$"),
         ("pair", "a.csv", "text,n\nx,1\n", {}, r"no column .*name it with --pair-column"),
         ("pair", "a.txt", "x\n", {}, "this model needs pairs of texts; give a table"),
         ("labels", "a.csv", "text,n\nx,1\ny\n", {}, r"a\.csv:3: 1 fields, but the header has 2"),
@@ -382,7 +384,10 @@ def test_mistakes_are_explained(
         run(PredictConfig(models(kind), input=str(tmp_path / name), **options))  # type: ignore[arg-type]
 
 
-def test_other_mistakes(models: Models, tmp_path: Path) -> None:
+def test_other_mistakes(models: Models, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    run(PredictConfig(models("labels"), (str(tmp_path / "a.txt"),)))
+    assert "a.txt is a file, but is read as a text" in caplog.text
     with pytest.raises(ConfigError, match="give a text, or --input FILE"):
         check(PredictConfig(models("labels")))
     with pytest.raises(CheckpointError, match="there is no folder"):

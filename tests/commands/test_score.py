@@ -203,13 +203,19 @@ def test_mistakes_are_explained(model, tmp_path) -> None:  # type: ignore[no-unt
     (tmp_path / "a.doc").write_text("x")
     (tmp_path / "b.txt").write_bytes(b"\0\1\2")
     (tmp_path / "c.csv").write_text("a,b\n1,text\n")
+    (tmp_path / "d.csv").write_text("review,b\n1,text\n")
     for config, error, message in (
         (ScoreConfig(model), ConfigError, "give a text to score, or --input FILE"),
         (ScoreConfig(model, input=str(tmp_path / "none.txt")), DataError, "there is no such file"),
         (ScoreConfig(model, input=str(tmp_path)), DataError, "it is a folder; give one of its files"),
         (ScoreConfig(model, input=str(tmp_path / "a.doc")), DataError, "unknown file format"),
         (ScoreConfig(model, input=str(tmp_path / "b.txt")), DataError, "a binary file"),
-        (ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"), DataError, "no column 'c'"),
+        (
+            ScoreConfig(model, input=str(tmp_path / "c.csv"), text_column="c"),
+            DataError,
+            "'b'; name another one; or, if the first",
+        ),
+        (ScoreConfig(model, input=str(tmp_path / "d.csv"), text_column="reviw"), DataError, "mean 'review'?"),
         (ScoreConfig(str(tmp_path), ("a",)), CheckpointError, "is not a model"),
         (ScoreConfig(model, ("a",), output=tmp_path / f"{'long' * 99}.txt"), DataError, "cannot be written"),
         (ScoreConfig(model, ("a",), output=tmp_path), ConfigError, "is a folder; give a file"),
@@ -226,6 +232,19 @@ def test_texts_that_are_read_in_windows_are_counted(model, capsys) -> None:  # t
     assert re.search(r"1 of 2 texts have more than \d+ tokens and were read in windows", capsys.readouterr().err)
     assert main(["score", model, "the cat sat"]) == 0
     assert "windows" not in capsys.readouterr().err
+
+
+def test_a_path_among_the_texts_gets_a_warning(model, tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    for path in (tmp_path / "wiki.txt", tmp_path / "more.txt"):
+        path.write_text("the cat\n")
+    warning = "wiki.txt is a file, but is read as a text; to read what is in it, give --input"
+    paths = [str(tmp_path / "wiki.txt"), str(tmp_path / "more.txt")]
+    assert main(["score", model, "the cat " * 99, *paths, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3 and shown.err.replace("\n", " ").count("--input") == 1
+    assert warning in shown.err.replace("\n", " ")
+    assert main(["score", model, "the cat", str(tmp_path)]) == 0  # a folder is no file of texts
+    assert "--input" not in capsys.readouterr().err
 
 
 def test_a_fine_tuned_model_is_for_predict(model, tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]

@@ -88,7 +88,9 @@ def run(command: FinetuneCommand) -> FinetuneResult | GlueResult | FinetuneEstim
     from electra.finetuning.dry_run import dry_run
     from electra.finetuning.glue import finetune_glue, write_submission
     from electra.finetuning.run import finetune
+    from electra.modeling.device import check_device
 
+    check_device(command.device or "auto")  # below, a message would name train.device
     if command.init_from_task is not None and config.init == "random":
         raise ConfigError("--init random: starts from no other weights; leave --init-from-task out")
     if command.init_from_task == config.model:

@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from electra.config import PositiveInt
 from electra.errors import ConfigError
 from electra.readers.read import is_table
-from electra.serving.text_files import Lines, WrittenFile, check_place
+from electra.serving.text_files import Lines, WrittenFile, check_place, warn_of_paths
 
 if TYPE_CHECKING:
     from electra.tasks.conll import Columns
@@ -68,6 +68,7 @@ def run(config: PredictConfig) -> Lines | WrittenFile:
         electra predict OUT "A film to remember." "Two hours of my life."
         electra predict OUT --input reviews.csv --text-column review --output predicted.csv
     """
+    warn_of_paths(config.texts)
     from electra.serving import prediction_files
     from electra.serving.predictor import Predictor
     from electra.tasks.texts import check_top

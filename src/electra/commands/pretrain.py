@@ -88,10 +88,12 @@ def run(command: PretrainCommand) -> "PretrainResult | DryRun | Profile":
 
     check_early(command.preset, overrides)
     refuse_two_lengths(command.preset, given)
+    from electra.modeling.device import check_device
     from electra.pretraining.config import PretrainConfig
     from electra.pretraining.refused_settings import refuse_fixed, refuse_unused
 
     config = load_config(PretrainConfig, command.preset, overrides, overrides_from=COMMAND_LINE)
+    check_device(command.device or "auto")  # below, a message would name train.device
     config = replace(config, tracking=config.tracking.trusted(given))
     refuse_fixed(config.init, given)
     refuse_unused(config.objective, given)

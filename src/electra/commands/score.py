@@ -23,6 +23,7 @@ from electra.serving.text_files import (
     check_suffix,
     read_texts,
     table_row,
+    warn_of_paths,
     write_lines,
 )
 
@@ -135,6 +136,7 @@ def run(config: ScoreConfig) -> ScoredTexts | Lines | WrittenFile:
         electra score RUN --electric --input hypotheses.txt
         electra score RUN --surprisal "The film was directed by a British banana."
     """
+    warn_of_paths(config.texts)
     check_place(config.output)
     if config.output is not None:
         check_suffix(config.output, (JSON_LINES,) if config.json else SUFFIXES)

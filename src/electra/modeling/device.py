@@ -29,16 +29,25 @@ def resolve_device(wanted: str | torch.device | None, *, option: str = "device")
         return wanted
     if wanted is None or wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    if not is_device_name(wanted):
-        raise ConfigError(f"--{option}: there is no device {wanted!r}; give {DEVICE_NAMES}")
-    if problem := _problem(wanted):
-        raise ConfigError(f"--{option} {wanted}: {problem}")
+    check_device(wanted, option=option)
     if wanted == "cuda":
         # With its index, because in another thread "cuda" alone can be another GPU.
         return torch.device("cuda", torch.cuda.current_device())
     if wanted == "mps":
         _warn_about_mps()
     return torch.device(wanted)
+
+
+def check_device(wanted: str, *, option: str = "device") -> None:
+    """Check that torch can use a device on this machine.
+
+    Raises:
+        ConfigError: as `resolve_device`.
+    """
+    if not is_device_name(wanted):
+        raise ConfigError(f"--{option}: there is no device {wanted!r}; give {DEVICE_NAMES}")
+    if problem := _problem(wanted):
+        raise ConfigError(f"--{option} {wanted}: {problem}")
 
 
 @functools.cache

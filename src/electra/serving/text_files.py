@@ -68,6 +68,17 @@ def read_texts(texts: Iterable[str], name: str | None, *, text_column: str | Non
     return _usable(chain(given, items), name)
 
 
+def warn_of_paths(texts: Iterable[str]) -> None:
+    """Warn if a text of the command line is the path of a file, which was probably meant as --input."""
+    for text in texts:
+        with contextlib.suppress(OSError):  # of a text that is too long for a path
+            if Path(text).is_file():
+                logger.warning(
+                    "%s is a file, but is read as a text; to read what is in it, give --input %s", text, text
+                )
+                return
+
+
 def _usable(items: Iterable[Item], name: str | None) -> Iterator[str]:
     has_text = False
     for item in items:
