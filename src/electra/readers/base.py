@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from electra.errors import DataError
+from electra.errors import DataError, did_you_mean
 from electra.registry import Registry
 
 DocumentRule = Literal["blank-line", "file"]
@@ -31,6 +31,8 @@ DocumentRule = Literal["blank-line", "file"]
 COMPRESSIONS = (".gz", ".zst")
 DETECTION_RECORDS = 100  # records that are read to find the text column
 DETECTION_LINES = 1000  # lines that are read at most to find them
+HEADER_HINT = "or, if the first line is no header, put one before it"
+"""Second remedy where the names of columns are wrong."""
 TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "article", "raw_content", "passage", "sentence")
 
 
@@ -111,7 +113,13 @@ class Reader(ABC):
 
 
 class TableReader(Reader):
-    """Reads the files of a format with named columns."""
+    """Reads the files of a format with named columns.
+
+    Attributes:
+        has_header: whether the first line has the names.
+    """
+
+    has_header: ClassVar[bool] = False
 
     @abstractmethod
     def read_records(self, path: Path, columns: Sequence[str] | None = None) -> Iterator[Record | Reject]:
@@ -166,7 +174,8 @@ def choose_text_column(source: str, names: list[str], records: list[dict[str, An
     listed = ", ".join(map(repr, names))
     if column is not None:
         if column not in names:
-            raise DataError(f"{source}: there is no column {column!r}; the columns are {listed}")
+            hint = did_you_mean(column, names) or f"; name another one{header_hint(Path(source))}"
+            raise DataError(f"{source}: there is no column {column!r}; the columns are {listed}{hint}")
         return column
     length = {
         name: sum(len(record[name]) for record in records if isinstance(record.get(name), str)) for name in names
@@ -177,6 +186,12 @@ def choose_text_column(source: str, names: list[str], records: list[dict[str, An
     if not any(length.values()):
         raise DataError(f"{source}: no column holds text (the columns are {listed}); name one with --text-column")
     return max(length, key=lambda name: length[name])
+
+
+def header_hint(path: Path) -> str:
+    """Return a remedy for a missing column, as the end of a sentence; empty for formats without a header line."""
+    reader = find_reader(path)
+    return f"; {HEADER_HINT}" if isinstance(reader, TableReader) and reader.has_header else ""
 
 
 def make_document(text: object, source: str, line: int) -> Item:

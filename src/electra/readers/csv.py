@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from electra.errors import DataError
-from electra.readers.base import Record, Reject, TableReader, register_reader
+from electra.readers.base import HEADER_HINT, Record, Reject, TableReader, register_reader
 from electra.readers.lines import MAX_LINE, decode_lines, encoding_hint, read_lines
 
 MAX_ROW = 2 * MAX_LINE
@@ -19,7 +19,7 @@ MAX_ROW = 2 * MAX_LINE
 class CsvReader(TableReader):
     """Reads .csv and .tsv files; the delimiter is the most frequent of comma, tab, semicolon and bar."""
 
-    name, endings = "csv", (".csv", ".tsv")
+    name, endings, has_header = "csv", (".csv", ".tsv"), True
 
     def read_records(self, path: Path, columns: Sequence[str] | None = None) -> Iterator[Record | Reject]:
         rows = _read_rows(path)
@@ -104,8 +104,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
     if twice := [name for name, count in Counter(names).items() if count > 1 and name.strip()]:
         listed = ", ".join(map(repr, twice))
         raise DataError(
-            f"{path}: the header has {listed} more than once; rename or remove one of these columns, or, if the "
-            "first line is no header, put one before it"
+            f"{path}: the header has {listed} more than once; rename or remove one of these columns, {HEADER_HINT}"
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from electra.errors import DataError, did_you_mean
+from electra.readers.base import header_hint
 from electra.tasks.config import DataConfig
 
 TEXT_COLUMNS = (
@@ -103,11 +104,11 @@ def _find(
         return str(column)
     if column is not None:
         similar = did_you_mean(column, [name for name in names if name not in used])
-        missing, hint = repr(column), similar or f"; name another one with {option}"
+        missing, hint = repr(column), similar or f"; name another one with {option}{header_hint(path)}"
     elif usual_name := _first_usual([name for name in names if name not in used], usual):
         return usual_name
     else:
-        missing, hint = f"with a usual name for {option}", f"; name it with {option}"
+        missing, hint = f"with a usual name for {option}", f"; name it with {option}{header_hint(path)}"
     raise DataError(f"{path}: there is no column {missing}; the columns are {', '.join(map(repr, names))}{hint}")
 
 
