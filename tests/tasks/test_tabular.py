@@ -97,7 +97,7 @@ def test_both_columns_of_an_unusual_pair_are_asked_for(tmp_path: Path) -> None:
         ("review,stars,n", {"text": "reveiw"}, r"no column 'reveiw'; .* 'stars', 'n'; did you mean 'review'"),
         ("text,stars,n", {"label": "star"}, r"no column 'star'; .*did you mean 'stars'"),
         ("text,label,n", {"pair": "other"}, r"no column 'other'"),
-        ("text,n,m", {"text": "text", "label": "txt"}, r"no column 'txt'.*; name another one with --data.label; or"),
+        ("text,n,m", {"text": "text", "label": "txt"}, r"no column 'txt'.*; name another one with .*label; or"),
     ],
 )  # fmt: skip
 def test_missing_columns_are_refused(header: str, columns: dict[str, str], message: str, tmp_path: Path) -> None:
