@@ -37,15 +37,13 @@ def test_a_fine_tuned_model_names_its_labels(tmp_path: Path) -> None:
         assert f", fine-tuned for a task: classification ({listed}), bert, " in repr(electra.load(model))
 
 
-@pytest.mark.parametrize(
-    ("labels", "listed"), [(5, ""), ({"a": 1}, ""), (["x" * 3000, 7], rf" \({'x' * 40}, 7\)")]
-)
-def test_stored_labels_that_make_no_sense_are_no_crash(tmp_path: Path, labels: object, listed: str) -> None:
+@pytest.mark.parametrize("labels", [5, {"a": 1}, ["x" * 3000, 7]])
+def test_stored_labels_that_make_no_sense_are_no_crash(tmp_path: Path, labels: object) -> None:
     model = write_model(tmp_path / "model", problem=Classification(("accuracy",), labels=("bad", "good")))
     config = json.loads((path := model / "config.json").read_text())
     config["electra_task"]["labels"] = labels
     path.write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=f"is fine-tuned for a task: classification{listed}; this needs"):
+    with pytest.raises(CheckpointError, match=r"electra_task\.labels must be a list of texts, found .{1,60}$"):
         Scorer(model)
 
 

@@ -17,7 +17,9 @@ from electra.objectives.base import Objective
 from electra.pretraining.build import vocabulary_tables
 from electra.pretraining.config import PretrainConfig, build_objective
 from electra.pretraining.resolve import resolve
+from electra.reports.study_results import read_study_record
 from electra.studies.config import Arm, Study
+from electra.training.config import OptimizerConfig
 from electra.training.precision import PrecisionName
 
 ArmConfigs = Mapping[str, PretrainConfig]
@@ -68,7 +70,21 @@ def load_arm_config(setup: StudySetup, arm: Arm, settings: Mapping[str, Any], *,
     config = load_config(PretrainConfig, path, overrides_of({"data": setup.data, **settings}))
     if config.train.device == "auto":
         config = replace(config, train=replace(config.train, device=setup.device))
+    stored = read_study_record(setup.out).get("arms", {}).get(arm.name, {}).get("settings", {})
+    config = replace(config, optimizer=_with_earlier_warmup(config.optimizer, stored))
     return replace(config, tracking=config.tracking.trusted(()))
+
+
+def _with_earlier_warmup(optimizer: OptimizerConfig, stored: Mapping[str, Any]) -> OptimizerConfig:
+    """Keep the warm-up of a study that was begun when presets set a number of steps, which is now their maximum.
+
+    Args:
+        stored: the settings of the arm in study.json.
+    """
+    before = stored.get("optimizer.warmup_steps")
+    if optimizer.warmup_steps or optimizer.max_warmup_steps != before:
+        return optimizer
+    return replace(optimizer, warmup_steps=before, max_warmup_steps=OptimizerConfig().max_warmup_steps)
 
 
 def resolve_arms(setup: StudySetup, data: TokenData) -> ArmConfigs:
