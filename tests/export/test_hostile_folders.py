@@ -86,6 +86,16 @@ def numbers(fields: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tupl
             yield (*path, name)
 
 
+def write_changed(file: Path, fields: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Write a JSON object with another value at the path of one key."""
+    changed = json.loads(json.dumps(fields))
+    inner = changed
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    file.write_text(json.dumps(changed))
+
+
 @pytest.mark.parametrize("value", [0, -1, 10**6, 10**9, 10**13, 2**62, 2**70, 1e300, float("nan"), "x", [1]])
 @pytest.mark.usefixtures("limited")
 def test_absurd_sizes_in_config_json(value: Any, model: Path) -> None:
@@ -94,12 +104,7 @@ def test_absurd_sizes_in_config_json(value: Any, model: Path) -> None:
     refused = 0
     try:
         for path in numbers(fields):
-            changed = json.loads(json.dumps(fields))
-            inner = changed
-            for name in path[:-1]:
-                inner = inner[name]
-            inner[path[-1]] = value
-            (model / "config.json").write_text(json.dumps(changed))
+            write_changed(model / "config.json", fields, path, value)
             try:
                 huggingface.load(model)
             except ElectraError:
@@ -131,12 +136,7 @@ def test_a_value_of_an_odd_type_is_named(value: Any, model: Path) -> None:
     refused = 0
     try:
         for path in [*keys(fields), *((name,) for name in OTHER_KEYS)]:
-            changed = json.loads(json.dumps(fields))
-            inner = changed
-            for name in path[:-1]:
-                inner = inner[name]
-            inner[path[-1]] = value
-            (model / "config.json").write_text(json.dumps(changed))
+            write_changed(model / "config.json", fields, path, value)
             try:
                 huggingface.load(model)
             except CheckpointError as error:
