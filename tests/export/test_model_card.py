@@ -261,9 +261,9 @@ def test_the_losses_are_those_of_the_run() -> None:
 def test_the_warm_up_is_described() -> None:
     tenth = "Peak learning rate 0.0001; warm-up over the first tenth of the run (at most 10,000 steps).\n"
     assert tenth in card(config=read_toml("continue"))
-    assert "0.001; warm-up over the first tenth of the run (at most 100 steps).\n15% of the tokens are" in card()
+    assert "0.001; 100 steps of warm-up.\n15% of the tokens are" in card()
     config = read_toml("electra-tiny")
-    config["optimizer"]["max_warmup_steps"] = 1
+    config["optimizer"] |= {"warmup_steps": 0, "max_warmup_steps": 1}
     assert "of the run (at most 1 step).\n" in card(config=config)
     config["optimizer"]["warmup_steps"] = 150
     assert "Peak learning rate 0.001; 150 steps of warm-up.\n" in card(config=config)

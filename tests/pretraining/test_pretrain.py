@@ -110,8 +110,8 @@ def test_a_run_whose_warm_up_has_no_maximum_can_be_resumed(
 ) -> None:
     run = shutil.copytree(finished.run, tmp_path / "run")
     stored = (run / "config.toml").read_text()
-    assert "max_warmup_steps = 100\n" in stored
-    (run / "config.toml").write_text(stored.replace("max_warmup_steps = 100\n", ""))  # before 2026-11-28
+    assert "max_warmup_steps = 10000\n" in stored
+    (run / "config.toml").write_text(stored.replace("max_warmup_steps = 10000\n", ""))  # before 2026-11-28
     assert pretrain(config(data_folder, run, "train.steps=40", "optimizer.warmup_steps=0")).outcome.step == 40
 
 

@@ -64,7 +64,7 @@ def test_a_study_that_an_earlier_version_began_can_be_continued(
     check_matches(setup, configs, data, stored)
     arm = setup.study.control
     before = stored["arms"][arm]["settings"]["optimizer.warmup_steps"]
-    assert configs[arm].optimizer.warmup(500) == before == 100  # today's presets have less in a short run
+    assert configs[arm].optimizer.warmup(500) == before == 100
     stored["arms"][arm]["settings"]["masking.share"] = 0.3
     with pytest.raises(CheckpointError, match=rf"runs of another arm {arm}.*\n  masking\.share: 0\.3 before"):
         check_matches(setup, configs, data, stored)

@@ -52,10 +52,11 @@ def test_the_length_may_be_unknown_and_may_continue_another_run() -> None:
      ("albert-base", 3_125), ("xlnet-base", 20_000), ("xlnet-large", 40_000), ("txl-base", 1),
      ("txl-large", 16_000)],
 )  # fmt: skip
-def test_presets_keep_their_warm_up_and_shorten_it_in_a_short_run(preset: str, warmup: int) -> None:
+def test_presets_keep_their_warm_up_and_large_ones_shorten_it_in_a_short_run(preset: str, warmup: int) -> None:
     config = load_config(PretrainConfig, preset)
     assert config.train.steps and config.optimizer.warmup(config.train.steps) == warmup
-    assert config.optimizer.warmup(500) == min(50, warmup)
+    is_fixed = preset in ("electra-tiny", "electra-plus-nano", "quickstart")  # a tenth was worse
+    assert config.optimizer.warmup(500) == (warmup if is_fixed else min(50, warmup))
 
 
 @pytest.fixture
