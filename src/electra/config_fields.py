@@ -181,10 +181,7 @@ def apply_override(cls: type[Any], table: dict[str, Any], override: str, problem
         return
     if any("\ud800" <= character <= "\udfff" for character in text):
         problems.append(f"{name}: {text} is not UTF-8, which a config must be; rename the file or folder")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
+    value = _parse(text)
     *sections, key = name.split(".")
     for depth, section in enumerate(sections, start=1):
         below = table.setdefault(section, {})
@@ -195,6 +192,14 @@ def apply_override(cls: type[Any], table: dict[str, Any], override: str, problem
     if isinstance(below := table.get(key), dict) and any(name == setting.name for setting in settings(cls)):
         problems.extend(not_a_section(cls, name, inner) for inner in below)
     table[key] = value
+
+
+def _parse(text: str) -> Any:
+    """The value of an override: TOML if it is that, or else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def override_names(overrides: Sequence[str]) -> set[str]:
@@ -214,11 +219,18 @@ def refuse_contradictions(options: Mapping[str, tuple[str, Any]], overrides: Seq
     """
     texts = {name.replace("-", "_"): text for name, _, text in (one.partition("=") for one in overrides)}
     for setting, (option, value) in options.items():
-        if value is not None and texts.get(setting, str(value)) != str(value):
+        if value is not None and setting in texts and not _is_same(texts[setting], value):
             raise ConfigError(
                 f"--{option} {value} and --{setting} {texts[setting]} are two values of one setting; leave "
                 f"--{setting} out"
             )
+
+
+def _is_same(text: str, value: Any) -> bool:
+    try:
+        return text == str(value) or bool(convert(_parse(text), type(value)) == value)
+    except ValueError:
+        return False
 
 
 DEVICE_NAMES = "auto, cpu, cuda, cuda:1 (a GPU by its number, from 0) or mps"

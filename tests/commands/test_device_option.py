@@ -12,6 +12,8 @@ from small_model import write_model
 from small_run import SMALL, command
 
 from electra.cli import VERBS, main
+from electra.config_fields import refuse_contradictions
+from electra.errors import ConfigError
 from electra.export.included_models import find_included
 from electra.help import config_type
 from electra.modeling.encoders.relative import RelativeConfig
@@ -107,6 +109,13 @@ def test_two_devices_are_refused(
     assert "two values" not in capsys.readouterr().err
     assert verb == "pretrain" or main([*arguments, "--data.path", "OTHER"]) == 2
     assert verb == "pretrain" or "--data TABLE and --data.path OTHER are two values" in capsys.readouterr().err
+
+
+def test_a_number_may_be_written_in_two_ways() -> None:
+    for text in ["0.5", ".5", "5e-1"]:
+        refuse_contradictions({"data.fraction": ("fraction", 0.5)}, [f"data.fraction={text}"])
+    with pytest.raises(ConfigError, match=r"--fraction 0\.5 and --data\.fraction \.25 are two values"):
+        refuse_contradictions({"data.fraction": ("fraction", 0.5)}, ["data.fraction=.25"])
 
 
 def test_a_run_may_be_resumed_on_another_device(data_folder: Path, tmp_path: Path) -> None:

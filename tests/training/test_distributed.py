@@ -33,10 +33,10 @@ def three_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("rank", "missing", "which"),
     [
-        (0, [1], "process 1 (of 3, counted from 0) does not answer"),
-        (0, [1, 2], "process 1, 2 (of 3, counted from 0) does not answer"),
-        (1, [0], "process 0 (of 3, counted from 0) does not answer"),
-        (2, [], "another process (the message of process 0 has its number) does not answer"),
+        (0, [1], "process 1 (of 3, counted from 0) does not answer: it"),
+        (0, [1, 2], "processes 1, 2 (of 3, counted from 0) do not answer: they"),
+        (1, [0], "process 0 (of 3, counted from 0) does not answer: it"),
+        (2, [], "another process (the message of process 0 has its number) does not answer: it"),
     ],
 )
 def test_a_lost_process_is_named_and_not_blamed(
@@ -47,7 +47,7 @@ def test_a_lost_process_is_named_and_not_blamed(
     with pytest.raises(ProcessError) as raised, name_lost_peers(minutes=0.5):
         raise RuntimeError(error)
     first, second = str(raised.value).split("\n")
-    assert first.startswith(f"{which}: it ended, or did nothing for 0.5 minutes, or gave up because this")
+    assert first.startswith(f"{which} ended, or did nothing for 0.5 minutes, or gave up because this")
     assert f"this process, number {rank}, did" in first and second.strip() == error.partition("\n")[0]
 
 

@@ -56,6 +56,17 @@ def test_it_shows_steps_and_loss_and_begins_where_a_resumed_run_does(monkeypatch
     assert any(line.startswith("seed 3: 100%") and " 40/40 " in line for line in lines)
 
 
+def test_a_warning_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with progress_bar("pretrain", shown=True) as on_report:
+        on_report({"step": 20, "loss": 0.75}, 40)
+        logging.getLogger("electra").warning("the disk is nearly full")
+        on_report({"step": 40, "loss": 0.5}, 40)
+    lines = terminal.getvalue().replace("\n", "\r").split("\r")
+    assert "the disk is nearly full" in lines
+    assert not any("step" in line for line in lines if "disk" in line)
+
+
 def test_without_a_bar_only_the_function_of_the_user_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, terminal = [], open_terminal(monkeypatch)
     with progress_bar("pretrain", shown=False, on_report=lambda metrics, steps: seen.append(metrics)) as on_report:

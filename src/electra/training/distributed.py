@@ -146,14 +146,14 @@ def name_lost_peers(*, minutes: float) -> Iterator[None]:
     except RuntimeError as error:
         if _Groups.roll_call is None or not _is_communication_error(error):
             raise
-        missing = ", ".join(map(str, _missing_ranks(_Groups.roll_call)))
-        which = (
-            f"process {missing} (of {world_size()}, counted from 0)"
-            if missing
-            else "another process (the message of process 0 has its number)"
-        )
+        missing = _missing_ranks(_Groups.roll_call)
+        lost = "another process (the message of process 0 has its number) does not answer: it"
+        if missing:
+            listed = f"{', '.join(map(str, missing))} (of {world_size()}, counted from 0)"
+            is_one = len(missing) == 1
+            lost = f"process {listed} does not answer: it" if is_one else f"processes {listed} do not answer: they"
         raise ProcessError(
-            f"{which} does not answer: it ended, or did nothing for {minutes:g} minutes, or gave up because this "
+            f"{lost} ended, or did nothing for {minutes:g} minutes, or gave up because this "
             f"process, number {rank()}, did nothing for so long; see the messages of all processes. The same "
             f"command resumes from the last checkpoint\n  {str(error).splitlines()[0]}"
         ) from error

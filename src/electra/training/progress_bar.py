@@ -22,7 +22,8 @@ def shows_bar(progress: bool | None) -> bool:
 def progress_bar(name: str, *, shown: bool, on_report: OnReport = lambda *_: None) -> Iterator[OnReport]:
     """Show step, time left and loss until the block ends; yield the function to call with each report.
 
-    The bar appears with the first report, at its step: a resumed run does not start at 0.
+    The bar appears with the first report, at its step: a resumed run does not start at 0. Log messages are written
+    above the bar, not into its line.
 
     Args:
         shown: whether there is a bar.
@@ -32,6 +33,7 @@ def progress_bar(name: str, *, shown: bool, on_report: OnReport = lambda *_: Non
         yield on_report
         return
     from tqdm.auto import tqdm
+    from tqdm.contrib.logging import logging_redirect_tqdm
 
     bar: Any = None
 
@@ -51,7 +53,8 @@ def progress_bar(name: str, *, shown: bool, on_report: OnReport = lambda *_: Non
         bar.refresh()
 
     try:
-        yield report
+        with logging_redirect_tqdm(tqdm_class=tqdm):
+            yield report
     finally:
         if bar is not None:
             bar.close()
