@@ -167,7 +167,10 @@ def test_unfinished_data_with_other_options_are_kept(tmp_path: Path, monkeypatch
         prepare(config(corpus, tmp_path / "data"))
     with pytest.raises(DataError, match=r"heldout: 0\.01 there, 0\.02 now"):
         prepare(config(corpus, tmp_path / "data", heldout=0.02))
-    assert prepare(config(corpus, tmp_path / "data")).manifest["statistics"]["documents"] == 50
+    progress = tmp_path / "data/progress.json"
+    progress.write_text(json.dumps({**json.loads(progress.read_text()), "seconds": 1000.0}))
+    manifest = prepare(config(corpus, tmp_path / "data")).manifest
+    assert manifest["statistics"]["documents"] == 50 and manifest["made"]["seconds"] > 1000, "both runs together"
 
 
 def test_a_full_disk_is_an_error_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

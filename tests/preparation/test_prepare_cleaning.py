@@ -22,9 +22,10 @@ def test_progress_counts_documents_that_are_left_out(
     caplog.set_level(logging.INFO, "electra")
     corpus = write_corpus(tmp_path / "a.jsonl", 40)
     corpus.write_text(corpus.read_text() * 2)
-    prepare(config(corpus, tmp_path / "data", deduplicate=True))
+    manifest = prepare(config(corpus, tmp_path / "data", deduplicate=True)).manifest
     seen = [record.progress for record in caplog.records if record.msg == "Encoding"]  # type: ignore[attr-defined]
     assert len(seen) == 10 and len(set(seen)) == 10 and seen[-1][0] == seen[-1][1]
+    assert manifest["statistics"]["left_out"] == {"a copy of an earlier one": 40}, "of all batches"
 
 
 def test_copies_and_short_documents_are_left_out_and_counted(tmp_path: Path) -> None:

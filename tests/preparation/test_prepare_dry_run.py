@@ -43,6 +43,14 @@ def test_a_large_source_is_estimated_from_its_beginning(
     assert result.seconds > 0
 
 
+def test_the_workers_share_the_planned_time(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("\n\n".join(TEXTS))
+    alone, shared = (
+        planned((str(tmp_path / "text.txt"),), tmp_path / "out", workers=workers).seconds for workers in (1, 4)
+    )
+    assert shared - dry_run.TRAINING_SECONDS == pytest.approx((alone - dry_run.TRAINING_SECONDS) / 4)
+
+
 def test_standard_input_is_not_read_and_a_wrong_column_is_an_error(tmp_path: Path) -> None:
     assert planned(("-",), tmp_path / "out").sources == ()
     (tmp_path / "lines.jsonl").write_bytes(LINES)

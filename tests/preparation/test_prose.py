@@ -131,6 +131,12 @@ def test_other_text_is_dropped(text: str) -> None:
     assert not is_prose(text)
 
 
+@pytest.mark.parametrize("directive", ["versionadded", "versionchanged", "deprecated"])
+def test_the_version_in_a_directive_is_no_text(directive: str) -> None:
+    text = f".. {directive}:: 1.2 The order of the axes can now be given."
+    assert list(split_paragraphs(text)) == ["The order of the axes can now be given."]
+
+
 NUMPYDOC = """
 Compute the mean of the values along an axis.
 

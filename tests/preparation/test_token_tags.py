@@ -1,9 +1,11 @@
-"""Tags of the vocabulary, from treebanks."""
+"""Tags of the vocabulary, from treebanks or from a tagger."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from small_corpus import config, write_corpus
 
 from electra.commands.data.tags import TagsConfig, run
 from electra.config import check
@@ -11,6 +13,8 @@ from electra.data.shards import TokenData
 from electra.data.tags import TagTable
 from electra.data.tokenizer import load_tokenizer
 from electra.errors import ConfigError
+from electra.preparation import document_batches, token_tags
+from electra.preparation.run import prepare
 
 WORDS = [("the", "DET"), ("fox", "NOUN"), ("follows", "VERB"), ("the", "DET"), ("road", "NOUN"), (".", "PUNCT")]
 
@@ -36,6 +40,29 @@ def test_a_treebank_tags_the_vocabulary(data_folder: Path, tmp_path: Path) -> No
     (console := Console(width=100, record=True)).print(result)
     assert "a tag is known for" in (shown := console.export_text()) and "DET" in shown
     assert {path.name for path in data_folder.iterdir()} == before
+
+
+def test_a_tagger_reads_sentences_of_every_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[list[str]] = []
+
+    class Tagger:
+        problem = SimpleNamespace(reads_words=True)
+
+        def __init__(self, model: str, device: str) -> None: ...
+
+        def __call__(self, sentences: list[list[str]]) -> list[dict[str, list[str]]]:
+            read.extend(sentences)
+            return [{"tags": ["NOUN"] * len(words)} for words in sentences]
+
+    monkeypatch.setattr(document_batches, "BATCH_ITEMS", 8)
+    monkeypatch.setattr(token_tags, "Predictor", Tagger)
+    prepare(config(write_corpus(tmp_path / "a.jsonl", 24), tmp_path / "data", shard_tokens=400))
+    data = TokenData.open(tmp_path / "data")
+    shards, tokenizer = data.train.shards, load_tokenizer(data.tokenizer_path)
+    assert len(shards) == 3
+    token_tags.tag_vocabulary(data, tagger="tagger", sentences=2 * len(shards))
+    texts = [tokenizer.decode(shard.tokens[: shard.sentence_ends[1]].tolist()) for shard in shards]
+    assert "".join(map("".join, read)) == "".join(texts).replace(" ", "")
 
 
 @pytest.mark.parametrize("options", [{}, {"conllu": (Path("a"),), "tagger": "b"}])

@@ -69,6 +69,14 @@ def test_a_quoted_field_of_a_tab_table_may_have_tabs(tmp_path: Path) -> None:
     assert [row for _, row in read_records(tmp_path / "a.tsv")] == [{"a": "x\ty", "b": "z"}]
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
+def test_the_last_field_may_be_empty_or_end_in_a_space(name: str, tmp_path: Path) -> None:
+    lines = ["text,label", "one,", "two,b "]
+    (tmp_path / name).write_text("\n".join(lines).replace(",", "\t" if name == "a.tsv" else ","))
+    rows = [{"text": "one", "label": ""}, {"text": "two", "label": "b "}]
+    assert [row for _, row in read_records(tmp_path / name)] == rows
+
+
 def test_columns_without_a_name_may_be_several(tmp_path: Path) -> None:
     """Spreadsheets write them at the end of a row."""
     (tmp_path / "a.csv").write_text("text,label,,\none,1,,\n")
