@@ -108,3 +108,23 @@ def test_an_interval_without_width_is_left_out_with_a_note() -> None:
     assert (
         "a number without an interval is the same in all resamples" in shown and "1 sentence, 900 words" in shown
     )
+
+
+def of_rescoring() -> dict[str, Any]:
+    rate, lists = value(0.25, 0.125, 0.5), ("weights", "strengths", "length_penalties")
+    rescored = {"rescored": rate, "to_first_best": rate, "better": 12, "worse": 3} | dict.fromkeys(lists, (1.0,))
+    model = rescored | {"model": "nano", "score": "pll", "alone": rate, "to_length_alone": rate}
+    return {
+        "scale": "log", "utterances": 20, "reference_words": 200, "hypotheses": 60, "folds": 5, "resamples": 20,
+        "normalisation": "as they are", "left_out": {}, "first_best_added": 0, "meanings": {}, "models": [model],
+        "length_alone": rescored | {"better": 4, "worse": 5},
+    } | dict.fromkeys(("first_best", "random", "oracle"), rate)  # fmt: skip
+
+
+def test_utterances_that_rescoring_makes_better_are_told_from_those_that_it_makes_worse() -> None:
+    lines = page("rescore", of_rescoring(), width=160).splitlines()
+    start = next(number for number, line in enumerate(lines) if "better" in line and "worse" in line)
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines[start + 2 : start + 4]]
+    assert [(name, better, worse) for name, *_, better, worse in cells] == [
+        ("length penalty alone", "4", "5"), ("pll", "12", "3"),
+    ]  # fmt: skip

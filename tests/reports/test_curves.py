@@ -106,3 +106,10 @@ def test_titles_do_not_touch_the_labels_of_the_panels_above(tmp_path: Path) -> N
     above, _, below, _ = figure.axes
     label, title = above.xaxis.label.get_window_extent(), below.title.get_window_extent()
     assert label.y0 - title.y1 > 0.7 * title.height
+
+
+def test_only_areas_under_a_curve_have_a_line_of_chance(tmp_path: Path) -> None:
+    record = {"step": 0, "tokens": 0, "eval/unigram_auc": 0.6, "eval/masked_lm_accuracy": 0.1}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(record))
+    detection, prediction = run_figure(tmp_path).axes
+    assert [text.get_text() for text in detection.texts] == ["chance"] and not prediction.texts

@@ -45,6 +45,8 @@ def test_the_line_of_a_study_has_a_label() -> None:
     }
     [axes] = study_figure(results, [row]).axes  # type: ignore[union-attr]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["the control: as it is"]
+    [line] = [line for line in axes.lines if line.get_label() == "the control: as it is"]
+    assert set(line.get_xdata()) == {80.5}, "its mean"
 
 
 def test_labels_do_not_touch_the_edge() -> None:

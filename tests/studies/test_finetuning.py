@@ -1,9 +1,11 @@
 """Fine-tuning settings of a study."""
 
+from pathlib import Path
+
 import pytest
 
 from electra.errors import ConfigError
-from electra.studies.finetuning import normalize_settings
+from electra.studies.finetuning import normalize_settings, task_folder
 
 
 def test_equal_settings_have_one_spelling() -> None:
@@ -40,3 +42,11 @@ def test_without_settings_the_stored_ones_are_kept_and_defaults_resets_them() ->
 def test_invalid_settings_are_refused(given: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         normalize_settings(given, ())
+
+
+@pytest.mark.parametrize(
+    ("task", "folder"),
+    [("chunking", "chunking-conll2000"), ("chunking:0.5", "chunking-conll2000"), ("sst-2:0.15", "glue")],
+)
+def test_a_part_of_a_task_is_in_the_folder_of_the_task(task: str, folder: str) -> None:
+    assert task_folder(Path("tasks"), task) == Path("tasks", folder)

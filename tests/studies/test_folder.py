@@ -13,8 +13,8 @@ from electra.data.shards import TokenData
 from electra.errors import CheckpointError
 from electra.pretraining.config import PretrainConfig
 from electra.studies.arms import ArmConfigs, StudySetup, load_arm_config
-from electra.studies.config import load_study, study_names
-from electra.studies.folder import _changed_settings, check_matches
+from electra.studies.config import Contrast, load_study, study_names
+from electra.studies.folder import _changed_settings, check_matches, open_study
 
 ARCHIVES = Path(__file__).parents[2] / "docs/studies"
 
@@ -75,3 +75,14 @@ def test_stored_settings_that_are_no_longer_valid_are_named(tmp_path: Path) -> N
     stored["arms"]["bert"]["settings"]["masking.shore"] = 0.3
     with pytest.raises(CheckpointError, match=r"masking\.shore: 0\.3 before, the default now"):
         check_matches(setup, configs, cast(TokenData, SimpleNamespace(fingerprint=stored["data"])), stored)
+
+
+def test_a_study_that_is_continued_gets_the_contrasts_of_its_file(tmp_path: Path) -> None:
+    setup, configs, stored = _archive("budget", tmp_path, ())
+    data = cast(TokenData, SimpleNamespace(fingerprint=stored["data"]))
+    (out := tmp_path / "out").mkdir()
+    (out / "study.json").write_text(json.dumps(stored), encoding="utf-8")
+    gain = Contrast("gain", "of ELECTRA", (setup.study.arms[1].name,), (setup.study.control,))
+    open_study(replace(setup, out=out, study=replace(setup.study, contrasts=(gain,))), configs, data)
+    written = json.loads((out / "study.json").read_text(encoding="utf-8"))["contrasts"]
+    assert written == {"gain": {"says": "of ELECTRA", "plus": list(gain.plus), "minus": list(gain.minus)}}

@@ -16,7 +16,7 @@ from electra.studies import cost_estimate
 from electra.studies.arms import StudySetup
 from electra.studies.config import load_study
 from electra.studies.plan import ArmCost, StudyPlan
-from electra.studies.runs import StudyRun
+from electra.studies.runs import StudyRun, train_and_score
 from electra.training.config import TrainConfig
 
 STUDY = """title = "two"
@@ -79,3 +79,26 @@ def test_a_run_is_done_with_one_value_of_a_probe(setup: StudySetup) -> None:
         record = {"arm": "one", "share": 1.0, "seed": 0, "failed": None, "tasks": scores}
         write_json(run.folder(setup.out) / RESULT_FILE, record)
         assert run.is_done(setup) == done
+
+
+@pytest.mark.parametrize(("warmup_steps", "expected"), [(50, False), (51, True)])
+def test_a_run_that_is_half_warm_up_is_warned_of(
+    setup: StudySetup, caplog: pytest.LogCaptureFixture, warmup_steps: int, expected: bool
+) -> None:
+    """At the smallest fraction of the budget."""
+    StudyPlan(setup, (replace(arm("one", 200_000), warmup_steps=warmup_steps),), 1).check()
+    assert ("at 0.5 of the budget (one: 51 of 100 steps)" in caplog.text) is expected
+
+
+def test_the_hours_of_a_run_include_those_before_it_was_continued(
+    setup: StudySetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = StudyRun(setup.study.arms[0], 1.0, 0)
+    (run.folder(setup.out) / "run/export/encoder").mkdir(parents=True)
+    record = {"arm": "one", "share": 1.0, "seed": 0, "failed": None, "tasks": {}, "tower": "encoder", "hours": 2.0}
+    write_json(run.folder(setup.out) / RESULT_FILE, record)
+    score = {"metric": "accuracy", "values": [0.5] * 3, "failed": 0}
+    monkeypatch.setattr("electra.studies.runs.score_task", lambda *_, **__: score)
+    assert train_and_score(setup, run, 10) == 0
+    result = run.read_result(setup.out)
+    assert 2.0 <= result["hours"] < 2.1 and result["tasks"] == {"cola": score, "mrpc": score}
