@@ -1,13 +1,21 @@
 """At the end of a continuation the log says what is left of the original."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from small_run import SMALL
 
+from electra.analysis.encoder_change import EncoderChange
 from electra.config import load_config
+from electra.data.shards import TokenData
+from electra.pretraining import encoder_change_check
 from electra.pretraining.config import PretrainConfig
+from electra.pretraining.encoder_change_check import check_encoder_changes
+from electra.pretraining.export import ExportResult
 from electra.pretraining.run import pretrain
 
 pytestmark = pytest.mark.usefixtures("without_transformers")
@@ -50,6 +58,22 @@ def test_an_overwritten_original_is_a_warning_with_a_remedy(
     for warning in (alone, averaged):
         assert "smaller --optimizer.learning_rate (now 1)" in warning.getMessage()
     assert "the preset continue" in alone.getMessage() and "the preset continue" not in averaged.getMessage()
+
+
+@pytest.mark.parametrize("overwritten", ["discriminator", "averaged"])
+def test_the_network_from_which_fine_tuning_starts_decides(
+    overwritten: str, held_out_data: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def measured(original: str, folders: list[Path], *_: Any, **__: Any) -> list[EncoderChange]:
+        return [EncoderChange((1.0,), (0.1 if path.name == overwritten else 0.9,), (0.5,)) for path in folders]
+
+    monkeypatch.setattr(encoder_change_check, "load_pretrained", lambda model, quiet: model)
+    monkeypatch.setattr(encoder_change_check, "measure_encoder_changes", measured)
+    config = load_config(PretrainConfig, "continue", [])
+    config = replace(config, init=replace(config.init, discriminator="original"))
+    exported = ExportResult(4, {"discriminator": Path("discriminator")}, {}, Path("averaged"))
+    check_encoder_changes(config, TokenData.open(held_out_data), exported, torch.device("cpu"))
+    assert ("original has been overwritten" in caplog.text) == (overwritten == "averaged")
 
 
 def test_nothing_is_measured_of_new_networks_other_vocabularies_and_before_a_deadline(

@@ -5,12 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from rich.console import Console
 from small_run import command, config
 from torch.autograd import DeviceType
 
 from electra.cli import main
 from electra.objectives.generator_objective import GeneratorObjective
-from electra.pretraining.profile import TABLE_ROWS, operations, profile_steps
+from electra.pretraining.profile import TABLE_ROWS, Operation, Profile, operations, profile_steps
 
 
 def test_a_profile_is_sorted_by_time_and_has_a_trace(data_folder: Path, tmp_path: Path) -> None:
@@ -22,6 +24,15 @@ def test_a_profile_is_sorted_by_time_and_has_a_trace(data_folder: Path, tmp_path
     events = json.loads(profile.trace.read_text())["traceEvents"]
     assert sum(event.get("name") == "aten::_fused_adamw_" for event in events) == 2 * 2
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["profile"]
+
+
+def test_the_table_of_a_profile_is_of_one_step() -> None:
+    many = [Operation("mm", 0.6, 8), *(Operation("add", 0.02, 4) for _ in range(TABLE_ROWS + 9))]
+    (console := Console(width=100, record=True)).print(Profile(Path("t"), torch.device("cpu"), 4, many))
+    shown = console.export_text()
+    assert shown.startswith("4 steps on cpu, 245.0 ms of operations per step")
+    cells = [[cell for cell in line.split() if cell != "│"] for line in shown.splitlines()]
+    assert ["mm", "61.2%", "150.0", "2"] in cells and ["all", "others", "20.4%", "50.0"] in cells
 
 
 @pytest.mark.parametrize(("kind", "step"), [("replaced-token", 4), ("two-stage", 7)])
