@@ -264,6 +264,14 @@ def test_the_script_for_pairs_runs_without_torch(shape: str, kind: str, tmp_path
                 assert line.rpartition(" ")[0] == predictor([pair])[0]["answer"]
 
 
+def test_a_fine_tuned_model_reads_as_much_as_its_task(tmp_path: Path) -> None:
+    model = pretrained("electra", None, PROBLEMS["linear"][0])
+    assert model.task is not None
+    model = dataclasses.replace(model, task={**model.task, "max_length": 16})
+    save_onnx(model, tmp_path / "onnx")
+    assert json.loads((tmp_path / "onnx/onnx.json").read_text())["max_length"] == 16 < model.max_length
+
+
 def test_a_folder_of_a_saved_model(tmp_path: Path) -> None:
     """Through the files, with a byte-level tokenizer."""
     folder = write_model(tmp_path / "saved", kind="bpe")

@@ -85,6 +85,13 @@ def test_a_loaded_tokenizer_is_cached_and_reads_special_tokens_as_text(tokenizer
     assert loaded.encode(" The red").offsets == tokenizer.encode(" The red").offsets
 
 
+@pytest.mark.parametrize(("lowercase", "strips"), [(True, True), (True, False), (False, False)])
+def test_the_rules_of_wordpiece_are_exported(lowercase: bool, strips: bool) -> None:
+    tokenizer = train_tokenizer(TEXTS, vocabulary_size=512, lowercase=lowercase, strip_accents=strips)
+    settings = json.loads(tokenizer_files(tokenizer, 24)["tokenizer_config.json"])
+    assert (settings["do_lower_case"], settings["strip_accents"]) == (lowercase, strips)
+
+
 @pytest.mark.parametrize(("encoder", "expected"), [(BertConfig, 40), (DebertaConfig, 600)])
 def test_only_a_table_of_positions_limits_the_longest_input(encoder: type, expected: int, folder: Path) -> None:
     config = encoder(vocabulary_size=400, max_positions=40)

@@ -35,6 +35,9 @@ def test_a_folder_says_how_much_is_read_and_how_much_was_trained(model: Path, tm
     loaded = load_pretrained(model)
     assert (loaded.max_length, loaded.trained_length) == (POSITIONS, LENGTH)
     assert json.loads((model / "tokenizer_config.json").read_text())["model_max_length"] == POSITIONS
+    huggingface.save_pretrained(loaded, tmp_path / "again", source=model)
+    again = load_pretrained(tmp_path / "again")
+    assert (again.max_length, again.trained_length) == (POSITIONS, LENGTH)
     table = write_model(tmp_path / "learned", encoder=ModernBertConfig, position_encoding="learned")
     loaded = load_pretrained(table)
     assert (loaded.max_length, loaded.trained_length) == (LENGTH, LENGTH)

@@ -15,6 +15,7 @@ from electra.data.tokenizer import load_tokenizer
 from electra.errors import CheckpointError
 from electra.export import huggingface
 from electra.export.formats.detection_labels import LABELS
+from electra.export.formats.modernbert import ModernBertFormat
 from electra.export.parity import parity
 from electra.modeling.encoders.modernbert import ModernBertConfig, ModernBertEncoder
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
@@ -122,6 +123,13 @@ def test_a_config_that_says_nothing_of_biases_has_none(
         assert fields.pop(name) is False
     (tmp_path / "config.json").write_text(json.dumps(fields))
     assert same(huggingface.load(tmp_path).encoder, encoder)
+
+
+def test_the_rotary_frequencies_of_older_files_are_read() -> None:
+    fields = {"model_type": "modernbert", "global_rope_theta": 80_000.0, "local_rope_theta": 20_000.0}
+    read = ModernBertFormat().read_config(fields, "config.json").encoder
+    assert isinstance(read, ModernBertConfig)
+    assert (read.rope_theta, read.local_rope_theta) == (80_000.0, 20_000.0)
 
 
 @torch.no_grad()

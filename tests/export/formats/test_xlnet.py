@@ -247,6 +247,11 @@ def test_transformers_loads_an_exported_folder(tmp_path: Path) -> None:
     assert read == replace(config, linear_initializer_range=0.02)
 
 
+def test_networks_of_transformers_have_segments() -> None:
+    read = FORMAT.read_config(transformers.XLNetConfig().to_dict(), "config.json").encoder
+    assert read.type_vocabulary_size == 2
+
+
 def test_a_bare_xlnet_and_heads_of_other_tasks_are_read() -> None:
     tensors = stored_tensors(RelativeEncoder(CONFIG), torch.zeros(V))
     bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items() if "lm_loss" not in name}
