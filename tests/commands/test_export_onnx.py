@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,4 +217,6 @@ def test_what_stays_behind_is_said(caplog: pytest.LogCaptureFixture, small_model
     )  # fmt: skip
     exported(model, out=tmp_path / "onnx")
     assert "memory is not exported" in caplog.text
+    export_onnx._warn(replace(load_pretrained(small_model), task={"long": "windows", "max_length": 12}))
+    assert "Texts longer than 12 tokens will be truncated" in caplog.text, "as in the fine-tuning"
     assert Scorer(tmp_path / "onnx").batcher.start_token == Scorer(model, device="cpu").batcher.start_token

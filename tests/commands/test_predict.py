@@ -342,11 +342,11 @@ def test_an_input_without_any_text_is_an_error(name: str, content: str, models: 
     assert len(lines(run(PredictConfig(models("labels"), ("", "a dog"))))) == 2
 
 
-def test_json_lines_mark_cut_texts(models: Models, tmp_path: Path) -> None:
+def test_json_lines_mark_cut_texts_and_have_the_most_probable_labels(models: Models, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20), output=out))
+    run(PredictConfig(models("labels"), ("the cat sat", "the cat sat " * 20), output=out, top=2))
     first, second = map(json.loads, out.read_text().splitlines())
-    assert "cut" not in first and second["cut"] is True
+    assert "cut" not in first and second["cut"] is True and len(first["scores"]) == 2
 
 
 def test_a_folder_of_several_models_is_refused_with_their_names(models: Models) -> None:

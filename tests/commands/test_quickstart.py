@@ -11,6 +11,7 @@ from electra.commands import quickstart
 from electra.commands.quickstart import QuickstartConfig, QuickstartResult
 from electra.errors import ConfigError
 from electra.preparation import documentation
+from electra.reports.settings import read_config
 
 SENTENCES = [
     "Return the number of items that the caller asked for, or an empty list where there are none.",
@@ -45,9 +46,10 @@ def shown(result: QuickstartResult) -> str:
 
 @pytest.mark.usefixtures("little_corpus")
 def test_a_new_user_sees_results_and_next_steps(tmp_path: Path) -> None:
-    config = QuickstartConfig(out=tmp_path / "quick", minutes=0.03)
+    config = QuickstartConfig(out=tmp_path / "quick", minutes=0.03, seed=3)
     result = quickstart.run(config)
     assert result.exit_code == 0 and len(result.sentences) == 3
+    assert read_config(result.trained.run)["train"]["seed"] == 3
     text = shown(result)
     for part in (
         "AUC on unigram fakes",

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -122,3 +123,16 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "fastapi" else True)
     assert main(["serve", str(run_folder)]) == 2
     assert 'needs fastapi; install the extra: pip install "electra[serve]"' in capsys.readouterr().err
+
+
+def test_the_time_to_wait_for_requests_is_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def created(models: object, *, wait: float, **others: object) -> None:
+        raise InterruptedError(f"{wait} seconds")
+
+    monkeypatch.setattr("electra.serving.http.app.ModelServer", created)
+    loaded = SimpleNamespace(max_length=8)
+    monkeypatch.setattr("electra.serving.http.hosted_model.HostedModel", lambda *_, **__: loaded)
+    bound = process.bind_socket("127.0.0.1", 0)
+    monkeypatch.setattr(process, "bind_socket", lambda *address: bound)
+    with bound, pytest.raises(InterruptedError, match=r"^0\.005 seconds"):
+        run(ServeConfig("RUN", port=0, wait=5.0))

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from electra.cli import main
+from electra.commands.finetune import FinetuneCommand, run
 from electra.errors import ConfigError, DataError
 from electra.finetuning.config import FinetuneConfig, load_task_config
 from electra.finetuning.glue import finetune_glue, write_submission
@@ -122,3 +123,15 @@ def test_mistakes_are_found_before_anything_is_trained(small_model: str, data: P
     with pytest.raises(DataError, match="nothing to submit"):
         write_submission(tmp_path / "x.zip", {"cola": tmp_path})
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_all_tasks_can_start_next_to_earlier_ones(
+    fresh: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(config: FinetuneConfig, *, fresh: bool, **others: object) -> None:
+        raise InterruptedError(f"fresh: {fresh}")
+
+    monkeypatch.setattr("electra.finetuning.glue.finetune_glue", started)
+    with pytest.raises(InterruptedError, match=f"fresh: {fresh}"):
+        run(FinetuneCommand("MODEL", task="glue", data=data, out=tmp_path / "out", fresh=fresh))

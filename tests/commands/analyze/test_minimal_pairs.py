@@ -65,6 +65,8 @@ def test_all_scores_of_both_networks(
     )
     actual = {name: one["value"] for name, one in results["scores"][3]["paradigms"].items()}
     assert actual == expected
+    lengths = {name: one["pairs"] for name, one in results["scores"][0]["lengths"].items()}
+    assert lengths["shorter"] >= 2 and lengths["longer"] == 0, "the bad one of the first pair is longer"
     assert np.mean(list(expected.values())) == pytest.approx(results["scores"][3]["overall"]["value"])
     assert (out / "minimal-pairs.png").read_bytes().startswith(b"\x89PNG")
     assert main(["report", str(out), "--out", str(tmp_path / "page.html")]) == 0

@@ -148,3 +148,18 @@ def test_bad_treebanks_and_models_are_refused(
         capsys, exported_run, "--data", treebank, "--threshold", 1, "--draws", 0, "--temperature", "nan"
     )
     assert all(f"--{name}: must" in problems for name in ("threshold", "draws", "temperature"))
+
+
+def test_each_corrupted_copy_has_another_seed(exported_run: Path, treebank: Path, tmp_path: Path) -> None:
+    def fakes(draws: int, seed: int) -> tuple[int, float]:
+        """Their number and their mean log-odds."""
+        options = ["--draws", str(draws), "--seed", str(seed), "--resamples", "5", "--out", str(tmp_path)]
+        command = ["analyze", "parts-of-speech", str(exported_run), "--data", str(treebank), *options]
+        assert main(command) == 0
+        [every] = json.loads((tmp_path / "parts-of-speech.json").read_text())["groups"]["all tokens"]
+        return every["fakes"], every["fake_logit"]["value"]
+
+    (count, mean), (other_count, other_mean) = fakes(1, 0), fakes(1, 1)
+    both, both_mean = fakes(2, 0)
+    assert mean != other_mean and both == count + other_count
+    assert both * both_mean == pytest.approx(count * mean + other_count * other_mean, rel=1e-3)
