@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from electra.modeling.encoders.bert import BertConfig
-from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead, SentencePairHead
 
 CONFIG = BertConfig(
     layers=1,
@@ -72,3 +72,11 @@ def test_initialization_of_the_head() -> None:
     head = MaskedLanguageModelHead(CONFIG)
     assert (head.bias == 0).all() and (head.dense.bias == 0).all()
     assert head.dense.weight.abs().max() <= 2 * CONFIG.linear_initializer_range
+
+
+def test_a_pair_is_judged_through_a_layer_with_tanh() -> None:
+    head, x_BD = SentencePairHead(CONFIG), 3 * torch.randn(4, 24)
+    add_noise(head)
+    hidden_BD = torch.tanh(x_BD @ head.dense.weight.T + head.dense.bias)
+    expected_B = (hidden_BD * head.prediction.weight[0]).sum(1) + head.prediction.bias
+    torch.testing.assert_close(head(x_BD), expected_B)

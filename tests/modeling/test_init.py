@@ -129,6 +129,20 @@ def test_heads_with_a_relative_table_attend_to_neighbors(hidden: int, heads: int
         assert by_offset[offset] > 0.3
 
 
+def test_positions_that_tell_neighbors_are_as_large_as_random_ones() -> None:
+    shape = {
+        "layers": 1,
+        "hidden_size": 64,
+        "embedding_size": 64,
+        "vocabulary_size": 50,
+        "initializer_range": 0.05,
+    }
+    for config in (BertConfig(**shape), ModernBertConfig(**shape, position_encoding="learned")):  # type: ignore[arg-type]
+        network = config.build()
+        network.attend_to_neighbors()
+        assert network.embeddings.position.weight.std().item() == pytest.approx(0.05, rel=1e-3)
+
+
 def test_by_default_heads_attend_everywhere() -> None:
     assert attention_of_first_block(encoder(hidden=128, heads=4)).max() < 0.2
 

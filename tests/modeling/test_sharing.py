@@ -3,7 +3,7 @@
 import torch
 
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
-from electra.modeling.sharing import layer_group, standalone_parameters
+from electra.modeling.sharing import DetachedEmbedding, layer_group, standalone_parameters
 
 SHAPE = BertConfig(
     layers=1, hidden_size=16, embedding_size=16, feed_forward_size=32, heads=2, vocabulary_size=20,
@@ -48,3 +48,13 @@ def test_only_the_token_table_can_be_shared() -> None:
 def test_groups_are_of_consecutive_blocks() -> None:
     assert [layer_group(layer, layers=6, groups=2) for layer in range(6)] == [0, 0, 0, 1, 1, 1]
     assert [layer_group(layer, layers=4, groups=4) for layer in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_sum_can_be_given_without_a_change_of_the_table() -> None:
+    first, second = pair()
+    embedding, wanted_VE = second.embeddings.token, torch.randn(20, 16)
+    assert isinstance(embedding, DetachedEmbedding)
+    before_VE = first.embeddings.token.weight.detach().clone()
+    embedding.start_from(wanted_VE, keep_table=True)
+    torch.testing.assert_close(embedding.weight, wanted_VE)
+    assert torch.equal(first.embeddings.token.weight, before_VE)

@@ -252,3 +252,12 @@ def test_shapes_that_cannot_be_are_refused() -> None:
         ({"convolution_groups": 5}, "convolution_groups: hidden_size 32 is not divisible"),
     ):
         assert any(message in problem for problem in problems_of(replace(CONFIG, **settings)))  # type: ignore[arg-type]
+
+
+def test_the_table_of_distances_has_the_dropout_of_states() -> None:
+    for dropout in (0.5, 0.0):
+        encoder = DebertaEncoder(replace(CONFIG, dropout=dropout, attention_dropout=0.0))
+        attention, x_BLD = encoder.blocks[0].attention, torch.randn(2, 4, 32)
+        positions = encoder.relative_positions(4)
+        first_BLD, second_BLD = (attention(x_BLD, positions, None, None, None) for _ in range(2))
+        assert torch.equal(first_BLD, second_BLD) == (dropout == 0)

@@ -73,6 +73,13 @@ def test_full_rows_have_no_padding() -> None:
     assert documents.padding == 0 and torch.equal(documents.pad(documents.unpad(x_BLD)), x_BLD)
 
 
+def test_padding_is_documents_no_longer_than_a_row() -> None:
+    """A kernel for all documents in one call needs the length of the longest one."""
+    documents = DocumentMask.of_rows(np.array([20] * 51 + [5] + [0] * 8), 20)
+    assert documents.padding == 1152 - 1025 and documents.offsets_D[-1] == 1152
+    assert documents.offsets_D.diff()[60:].tolist() == [20] * 6 + [7]
+
+
 def test_numbers_are_rounded_to_few() -> None:
     assert [round_to_few(n) for n in range(18)] == [*range(17), 18]
     assert [round_to_few(n) for n in (31, 33, 64, 65, 1000, 16_366)] == [32, 36, 64, 72, 1024, 16_384]
