@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -53,7 +54,9 @@ def test_the_cloze_model_sees_all_tokens_but_the_one_it_predicts(electric: Elect
         assert moved_BL[others_BL].all()
 
 
-def test_the_loss_equals_the_formula_of_the_paper(electric: Electric) -> None:
+@pytest.mark.parametrize("positions", ["text", "all"])
+def test_the_loss_equals_the_formula_of_the_paper(electric: Electric, positions: Literal["text", "all"]) -> None:
+    electric.config = replace(electric.config, discriminator_positions=positions)
     one = batch([20, 14])
     masking = electric.draw_masks(one)
     samples_n = torch.randint(5, 300, (masking.used_BN.numel(),))
@@ -73,7 +76,8 @@ def test_the_loss_equals_the_formula_of_the_paper(electric: Electric) -> None:
     cloze_loss = F.cross_entropy(logits_BLV[text_BL], one.input_ids_BL[text_BL])
     log_q_BL = logits_BLV.log_softmax(-1).gather(-1, corrupted_BL[..., None]).squeeze(-1)
     z_BL = electric.energies(corrupted_BL, one, attention_mask_of(one)) + log_q_BL + math.log(0.15 / 0.85)
-    noise_loss = F.binary_cross_entropy_with_logits(z_BL[text_BL], sampled_BL[text_BL].float())
+    judged_BL = text_BL if positions == "text" else one.input_ids_BL != SPECIAL.pad
+    noise_loss = F.binary_cross_entropy_with_logits(z_BL[judged_BL], sampled_BL[judged_BL].float())
     torch.testing.assert_close(output.parts["generator_loss"], cloze_loss.detach(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(output.loss, cloze_loss + 50 * noise_loss, rtol=1e-5, atol=1e-5)
 

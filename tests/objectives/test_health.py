@@ -126,10 +126,11 @@ def test_its_state_survives_a_checkpoint() -> None:
     monitor, resumed = HealthMonitor(), HealthMonitor()
     monitor.check_skipped(1, rows="a file")
     for step in range(10):
-        monitor.check_report(report(step))
+        monitor.check_report({**report(step), "generator_loss": 2.0})
     resumed.load_state_dict(monitor.state_dict())
     assert resumed.check_skipped(2, rows="another") == []
-    assert [f.name for f in resumed.check_report(report(10, loss=50.0))] == ["loss spike"]
+    spike = {**report(10, loss=50.0), "generator_loss": 2.0}
+    assert [f.name for f in resumed.check_report(spike)] == ["loss spike"]
 
 
 def losses(*values: float, first: int) -> list[dict[str, Any]]:

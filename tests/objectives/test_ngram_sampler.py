@@ -27,7 +27,9 @@ class Tokens:
     tokens: np.ndarray
 
 
-def draw(kind: str, row: list[int], *, text: list[int] = TEXT, slot: int = 1) -> dict[int, float]:
+def draw(
+    kind: str, row: list[int], *, text: list[int] = TEXT, slot: int = 1, power: float = 1.0
+) -> dict[int, float]:
     """How often tokens are drawn for a slot of a row of three tokens."""
     split = Split([Tokens(np.array(text, np.uint16))])  # type: ignore[list-item]
     trigrams_M = torch.from_numpy(trigram_table(split, size=SIZE, special=SPECIAL.ids))
@@ -39,7 +41,7 @@ def draw(kind: str, row: list[int], *, text: list[int] = TEXT, slot: int = 1) ->
     used_BN = slots_BN >= 0
     masking = Masking(slots_BN, used_BN, used_BN, ids_BL)
     uniforms_n = torch.arange(DRAWS) / DRAWS
-    sampler = NgramSampler(kind, vocabulary, power=1.0)  # type: ignore[arg-type]
+    sampler = NgramSampler(kind, vocabulary, power=power)  # type: ignore[arg-type]
     return shares(sampler(ids_BL, masking, uniforms_n).tolist())
 
 
@@ -69,6 +71,7 @@ def test_the_next_shorter_context_is_used_if_there_is_no_other_token() -> None:
     assert draw("trigram", [5, 6, 14]) == draw("bigram", [5, 6, 14])
     assert draw("trigram", [14, 6, 7]) == draw("bigram", [14, 6, 7])  # nothing follows 14
     assert draw("bigram", [14, 6, 7])[15] == 1.0
+    assert draw("bigram", [14, 6, 7], power=0.0) == dict.fromkeys(range(5, SIZE), 0.09)  # 1 / 11
 
 
 def test_the_ends_of_a_row_are_no_neighbors() -> None:

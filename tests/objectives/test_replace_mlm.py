@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 from configs import make_objective_config
 from torch.nn import functional as F
@@ -76,3 +77,20 @@ def test_all_tokens_mlm_predicts_every_token_and_can_copy() -> None:
     text_BL = (one.input_ids_BL != SPECIAL.classify) & (one.input_ids_BL != SPECIAL.separate)
     of_encoder = -p_BL.log()[text_BL].mean()
     torch.testing.assert_close(ours(one).loss, 0.7 * of_generator + WEIGHT * of_encoder, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["replace-mlm", "all-tokens-mlm"])
+def test_restored_tokens_are_those_of_all_chosen_positions(kind: str) -> None:
+    ours, one = objective(kind), batch()
+    corrupted, _, x_BLD = parts(ours, one)
+    masking, used_n = corrupted.masking, corrupted.masking.used_BN.flatten()
+    assert masking.masked_BN.sum() < used_n.sum(), "some show their own token"
+    head = ours.head if kind == "replace-mlm" else ours.head.words
+    logits_nV = head.logits(masking.gather(x_BLD), ours.encoder.embeddings.token.weight)[used_n]
+    targets_n = masking.gather(one.input_ids_BL)[used_n]
+    found = ours.evaluate([(one, one)])
+    assert found["eval/restored_loss"] == pytest.approx(float(F.cross_entropy(logits_nV, targets_n)), rel=1e-4)
+    assert found["eval/restored_accuracy"] == pytest.approx(
+        float((logits_nV.argmax(1) == targets_n).float().mean())
+    )

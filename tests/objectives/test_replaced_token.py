@@ -1,6 +1,7 @@
 """The replaced-token objective against transformers' classes, step by step, and its parts."""
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from electra.data.collate import Batch
 from electra.data.tokenizer import SpecialTokens
 from electra.modeling.encoders.base import EncoderConfig
 from electra.modeling.encoders.bert import BertConfig, BertEncoder
+from electra.modeling.kernels.cross_entropy import Sampling
 from electra.objectives.config import GeneratorConfig, ObjectiveConfig, ObjectiveParts
 from electra.objectives.masking import Masking, replace_tokens, text_mask
 from electra.objectives.masking_config import MaskingConfig
@@ -207,13 +209,21 @@ def test_samples_may_be_drawn_without_dropout(dropout: bool) -> None:
 
 
 def test_the_temperature_changes_from_the_first_to_the_final_one() -> None:
-    ours = objective(make_objective_config(temperature=2.0, final_temperature=0.5))
+    ours = objective(make_objective_config(temperature=2.0, final_temperature=0.5, top_k=7, disallow_correct=True))
     found = []
     for step in (0, 50, 100):
         ours.begin_step(step, 100)
         assert ours.generator is not None
-        found.append(ours.generator.sampling.temperature)
-    assert found == [2.0, 1.25, 0.5]
+        found.append(ours.generator.sampling)
+    assert found == [Sampling(temperature, True, 7) for temperature in (2.0, 1.25, 0.5)]
+
+
+@pytest.mark.parametrize("positions", ["text", "all", "masked"])
+def test_the_share_of_replaced_tokens_is_that_of_the_text(positions: Literal["text", "all", "masked"]) -> None:
+    ours, one = objective(make_objective_config(discriminator_positions=positions)), batch([60, 41, 17])
+    output, text_BL = ours(one), text_mask(one.input_ids_BL, SPECIAL)
+    replaced_n = (output.debug["corrupted_ids"] != one.input_ids_BL)[text_BL]
+    torch.testing.assert_close(output.parts["replaced_share"], replaced_n.float().mean())
 
 
 @torch.no_grad()
