@@ -138,6 +138,7 @@ def test_the_case_of_a_folder(tmp_path: Path) -> None:
     vocabulary_file(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert not describe_tokenizer(load_tokenizer(tmp_path))["lowercase"]
+    assert describe_tokenizer(load_tokenizer(tmp_path, lowercase=True))["lowercase"], "what the user says counts"
     train_tokenizer(TEXTS, vocabulary_size=600).save(str(tmp_path / "tokenizer.json"))
     assert describe_tokenizer(load_tokenizer(tmp_path))["lowercase"], "tokenizer.json comes before vocab.txt"
 
