@@ -36,6 +36,7 @@ def test_tasks_from_the_official_files(tmp_path: Path) -> None:
     first, second = load("squad", tmp_path), load("squad2", tmp_path, span="plain")
     assert first.problem == QuestionAnswering() and second.problem == QuestionAnswering("plain", True)
     assert (first.name, second.name) == ("squad-1.1", "squad-2.0")
+    assert first.default_epochs == second.default_epochs == 2, "as in the original code"
     assert [len(first.splits[name]) for name in ("train", "dev")] == [3, 3]
     training = {name: [question.training for question in second.splits[name]] for name in ("train", "dev")}
     assert training == {"train": [True] * 4, "dev": [False] * 4}

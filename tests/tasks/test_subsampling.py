@@ -76,6 +76,11 @@ def test_a_split_keeps_the_order_and_both_parts_have_members() -> None:
     assert kept.tolist() != other.tolist()
 
 
+def test_a_split_has_the_nearest_number_of_each_group() -> None:
+    rest, sample = stratified_split(["a"] * 18 + ["b"] * 12, 0.1, seed=0)
+    assert (len(rest), len(sample)) == (27, 3) and sum(sample < 18) == 2, "of 1.8 and 1.2"
+
+
 def test_rare_sets_of_labels_do_not_enlarge_a_part() -> None:
     rare = [TextExample(f"text {i}", None, (i, i + 1)) for i in range(100)]
     often = [TextExample(f"more {i}", None, (0,)) for i in range(100)]

@@ -16,7 +16,6 @@ from electra.tasks.classification import Classification
 from electra.tasks.config import DataConfig, HeadConfig
 from electra.tasks.multilabel import Multilabel
 from electra.tasks.regression import Regression
-from electra.tasks.table_columns import find_columns, find_text_columns
 from electra.tasks.tabular import find_files
 from electra.tasks.texts import TextExample
 
@@ -293,14 +292,6 @@ def test_a_usual_pair_of_columns_is_read_as_one(kind: str, header: str, tmp_path
     one = read(kind, files, text=first)
     assert not one.problem.takes_pairs and {example.second for example in one.splits["train"]} == {None}
     assert any(f"; to read {second!r} as the second text, set data.pair to it" in note for note in one.notes)
-
-
-def test_predictions_read_the_pair_that_training_reads() -> None:
-    names = ["premise", "hypothesis", "sentence2", "label"]
-    columns = find_columns(Path("t.csv"), names, DataConfig(), pairs=None, needs_label=True)
-    usual = Classification.column_names
-    assert columns[:2] == ("premise", "hypothesis")
-    assert columns[:2] == find_text_columns(Path("t.csv"), names, None, None, pairs=True, usual=usual)
 
 
 def test_a_second_column_is_only_read_with_its_first(tmp_path: Path) -> None:
