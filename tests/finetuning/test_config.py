@@ -13,11 +13,13 @@ from electra.tasks.regression import Regression
 SETTINGS: dict[str, Any] = {"model": "RUN", "task": "mine", "kind": "regression", "data.path": "x.csv"}
 
 
-def resolved(*, examples: int, width: int = 64, epochs: float = 3, **settings: Any) -> FinetuneConfig:
+def resolved(
+    *, examples: int, width: int = 64, epochs: float = 3, trained_length: int | None = None, **settings: Any
+) -> FinetuneConfig:
     config = load_task_config(SETTINGS | {name.replace("__", "."): value for name, value in settings.items()})
     encoder = replace(BertConfig(), hidden_size=width)
     task = Task("mine", Regression("mine"), {}, default_epochs=epochs)
-    return resolve(config, encoder, task, examples=examples, longest=128)
+    return resolve(config, encoder, task, examples=examples, longest=128, trained_length=trained_length)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,11 @@ def test_the_epochs_of_a_task_are_the_least() -> None:
 
 def test_epochs_that_are_given_stay() -> None:
     assert resolved(examples=32, train__epochs=2).train.epochs == 2
+
+
+def test_windows_of_long_texts_have_the_trained_length_unless_one_is_given() -> None:
+    def max_length(**settings: Any) -> int:
+        return resolved(examples=32, trained_length=32, **settings).data.max_length
+
+    assert (max_length(data__long="windows"), max_length(data__long="cut")) == (32, 128)
+    assert max_length(data__long="windows", data__max_length=64) == 64

@@ -50,8 +50,8 @@ class DataConfig:
     shots: NonNegativeInt = 0
     """Train on this number of examples of each label only. Each seed has its own random sample. 0: all."""
     max_length: NonNegativeInt = 0
-    """Maximum number of tokens per row. 0: 128 for texts, 256 for tagging, 512 for questions, but not more than
-    the model allows. Windows of long texts always have the model's maximum."""
+    """Maximum number of tokens per row; of a long text, per window. 0: 128 for texts, 256 for tagging, 512 for
+    questions, and for windows the length that the model was trained on, but not more than the model allows."""
     long: Literal["cut", "windows", "memory"] = "cut"
     """What to do with a text (or pair) that has more tokens than a row. cut: read only its beginning. windows:
     split it into rows and average their states ([CLS], or the last state of a left-to-right network). memory: read
