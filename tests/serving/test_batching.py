@@ -97,6 +97,11 @@ def test_rows_of_one_length_need_no_mask() -> None:
     assert masks == [None]
 
 
+def test_only_texts_longer_than_the_input_are_counted_as_read_in_windows() -> None:
+    """Two of the tokens of an input are special."""
+    assert [batcher(10).count_windowed([tokens]) for tokens in (0, 7, 8, 9, 100)] == [0, 0, 0, 1, 1]
+
+
 def test_inputs_too_short_for_any_text_are_refused() -> None:
     with pytest.raises(CheckpointError, match="inputs of 2 tokens are too short for any text"):
         batcher(2)
