@@ -64,6 +64,17 @@ def test_corrections_are_fitted_on_one_half_and_evaluated_on_the_other() -> None
     assert between["value"] == pytest.approx(apart) and between["interval"][0] <= apart <= between["interval"][1]
 
 
+def test_a_correction_is_chosen_even_if_none_is_needed() -> None:
+    draws = np.random.default_rng(0)
+    log_odds = draws.normal(-1.0, 1.5, 100)
+    calibrated = LabeledScores(
+        log_odds, draws.random(100) < 1 / (1 + np.exp(-log_odds)), np.repeat(np.arange(20), 5)
+    )
+    results, _, chosen = evaluate_on_replaced_tokens(calibrated, judge(calibrated), correction=None, seed=SEED)
+    assert min(results["rows"], key=lambda row: row["cross_validated"])["correction"] == "none" != chosen
+    assert [row["correction"] for row in results["rows"] if row["chosen"]] == [chosen]
+
+
 def test_priors_and_the_line_come_from_the_fitting_half() -> None:
     replaced, fit, other = items(1), items(2, share=-2.0), items(3, share=-3.0)
     corrections = [fit_calibration(kind, replaced) for kind in ("none", "platt")]

@@ -1,8 +1,12 @@
 """Which sentences are shown to a new user."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from electra.analysis.demonstration import Demonstration, is_prose
+from electra.analysis import demonstration
+from electra.analysis.demonstration import Demonstration, demonstrate, is_prose
 
 
 @pytest.mark.parametrize(
@@ -32,3 +36,14 @@ def test_only_whole_words_can_be_judged() -> None:
     assert not shown(text, {5: "mat", 11: "##eep"}).can_be_judged, "the end of a word"
     assert not shown(text, {5: "mat", 10: "w"}).can_be_judged, "the beginning of a word"
     assert not shown("x = f ( math ) .", {4: "mat"}).can_be_judged
+
+
+def test_sentences_that_can_be_judged_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = shown("x = f ( math ) .", {0: "y", 4: "mat"})
+    prose = shown("the cat sat on the math , and then it sl ##ept .", {5: "mat", 1: "dog"})
+    made = iter([code, prose, shown("a cat sat .", {1: "dog"}), code])
+    monkeypatch.setattr(demonstration, "load_pretrained", lambda _: None)
+    monkeypatch.setattr(demonstration, "_sample_sentences", lambda _: [[]] * 4)
+    monkeypatch.setattr(demonstration, "_corrupt_and_score", lambda *_, seed: next(made))
+    data: Any = None
+    assert demonstrate(Path("export"), data, count=2) == [prose, code]

@@ -127,7 +127,7 @@ def made(seed: int, *, bias: float) -> tuple[Observations, list[Grouping]]:
         one,
         corrupted_N=one.original_N + 1,
         logits_N=np.where(missed_N, -1, 1).astype(np.float32),
-        original_log_probability_n=log_probability_N,
+        original_log_probability_n=np.full(tokens, -3.0),  # says nothing about the fake
         sampled_log_probability_n=log_probability_N,
         entropy_n=np.ones(tokens, np.float32),
     )
