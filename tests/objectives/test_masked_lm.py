@@ -44,6 +44,8 @@ def test_its_loss_is_the_mean_over_the_chosen_positions() -> None:
     used_n = masking.used_BN.flatten()
     expected = F.cross_entropy(logits_NV[used_n], masking.gather(one.input_ids_BL)[used_n])
     torch.testing.assert_close(ours(one).loss, expected, rtol=1e-5, atol=1e-6)
+    ours.config = replace(ours.config, generator_weight=0.3)
+    torch.testing.assert_close(ours(one).loss, 0.3 * expected, rtol=1e-5, atol=1e-6)
 
 
 def test_held_out_metrics_are_without_dropout() -> None:

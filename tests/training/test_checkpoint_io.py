@@ -3,12 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from contract import batch, objective
 
 from electra.data.collate import Batch, StreamState
-from electra.training.checkpoint import Checkpoints
-from electra.training.checkpoint_io import latest, restore, save
+from electra.errors import CheckpointError
+from electra.json_files import write_json
+from electra.training.checkpoint import STATE, Checkpoints
+from electra.training.checkpoint_io import check_newest, latest, restore, save
 from electra.training.config import CheckpointConfig, OptimizerConfig
 from electra.training.optim import build_optimizer
 from electra.training.precision import Precision
@@ -47,3 +50,16 @@ def test_a_resumed_run_has_the_memory_of_its_rows(tmp_path: Path) -> None:
     restore(checkpoint, resumed)
     resumed.objective.memory.restore(None)  # type: ignore[union-attr, operator]
     assert losses(resumed, range(2, 4)) != expected, "the memory matters"
+
+
+def test_the_newest_checkpoint_says_which_data_a_run_has(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig())
+    check_newest(checkpoints, {"data": "new"})
+    for step, identity in ((10, {"data": "old"}), (20, {"data": "new"})):
+        (folder := tmp_path / f"step-{step:08d}").mkdir()
+        write_json(folder / STATE, {"identity": identity})
+    check_newest(checkpoints, {"data": "new"})
+    with pytest.raises(
+        CheckpointError, match=r"step-00000020 was trained with other data \(.*new before, old now"
+    ):
+        check_newest(checkpoints, {"data": "old"})

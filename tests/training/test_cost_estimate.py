@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from contract import objective
 
 from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.encoders.relative import RelativeConfig
-from electra.training.cost_estimate import activation_bytes, memory_bytes
+from electra.training.config import OptimizerConfig, TrainConfig
+from electra.training.cost_estimate import activation_bytes, estimate_cost, memory_bytes
 
 CONFIG = RelativeConfig(
     layers=4, hidden_size=128, embedding_size=128, feed_forward_size=512, heads=4,
@@ -73,3 +75,13 @@ def test_packed_rows_keep_the_attention_weights_of_their_documents() -> None:
 
     pairs = 1024 * (1024 - 256) * BertConfig().heads * 2 * BertConfig().layers
     assert kept(1024, 1) - kept(256, 4) == 4 * pairs
+
+
+def test_weights_that_are_frozen_need_four_bytes_instead_of_sixteen() -> None:
+    one = objective("frozen generator")
+    frozen = sum(weight.numel() for weight in one.parameters() if not weight.requires_grad)
+    config = TrainConfig(steps=4, batch_size=2)
+    first = estimate_cost(one, config, OptimizerConfig(), length=16)
+    second = estimate_cost(one.requires_grad_(), config, OptimizerConfig(), length=16)
+    assert frozen and second.memory - first.memory == 12 * frozen
+    assert second.trained_parameters - first.trained_parameters == frozen

@@ -18,7 +18,9 @@ def test_deterministic_only_within_the_block() -> None:
         assert not torch.are_deterministic_algorithms_enabled()
     with deterministic_algorithms(True):
         assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
 
 
 def test_an_operation_without_a_deterministic_kernel_is_an_error() -> None:

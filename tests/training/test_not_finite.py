@@ -110,6 +110,17 @@ def test_a_second_skipped_step_before_a_newer_checkpoint_ends_the_run(tmp_path: 
     ]  # fmt: skip
 
 
+def test_a_checkpoint_right_after_the_batch_that_is_left_out_is_no_newer_one(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match="gone back to a checkpoint because of step 10 already"):
+        train(
+            tmp_path / "run",
+            TrainConfig(steps=24),
+            objective=poisoned({9, 10}),
+            checkpoint=CheckpointConfig(every=5),
+        )
+    assert (tmp_path / "run/checkpoints/step-00000010").is_dir()
+
+
 def test_a_rollback_restores_the_weights_of_the_checkpoint(tmp_path: Path) -> None:
     objective, done = NextId(), []
 

@@ -34,6 +34,7 @@ def test_if_bfloat16_products_are_faster_whole_steps_decide(monkeypatch: pytest.
     monkeypatch.setattr(precision.time, "perf_counter", lambda: now)
     chosen = choose_precision("auto", CPU, step)
     assert chosen.name == quicker and "seconds per step" in chosen.reason
+    assert chosen.product_flops == (195e9 if quicker == "float32" else 400e9)
 
 
 @pytest.mark.parametrize(("bfloat16", "warned"), [(2e9, True), (50e9, False), (400e9, False)])

@@ -8,9 +8,9 @@ import pytest
 
 from electra import durable
 from electra.config import load_config, to_toml
-from electra.errors import CheckpointError
+from electra.errors import CheckpointError, ConfigError
 from electra.pretraining.config import PretrainConfig
-from electra.training.run_folder import RunFolder, check_out_folder, open_run, require_same_config
+from electra.training.run_folder import RunFolder, check_out_folder, open_run, require_same_config, stored_config
 
 
 @dataclass(frozen=True)
@@ -113,3 +113,15 @@ def test_a_config_of_another_kind_differs_by_its_kind(
             require_same_config(run, wanted, settled={}, ignore=())
         assert names in str(caught.value) and "masking.share" in str(caught.value)
         assert "discriminator_weight" not in str(caught.value) and "direction" not in str(caught.value)
+
+
+def test_of_a_damaged_config_the_newest_copy_that_can_be_read_is_named(tmp_path: Path) -> None:
+    run = open_run(tmp_path / "run", fresh=False)
+    durable.write_text(run.config, "[train")
+    with pytest.raises(ConfigError, match=r"config\.toml"):
+        stored_config(run, Settings)
+    for step, content in ((10, to_toml(Settings())), (20, to_toml(Settings())), (30, "[train")):
+        (copy := run.checkpoints / f"step-{step:08d}" / "config.toml").parent.mkdir(parents=True)
+        durable.write_text(copy, content)
+    with pytest.raises(CheckpointError, match=f"a checkpoint has a copy: cp {run.checkpoints}/step-00000020/"):
+        stored_config(run, Settings)
