@@ -1,7 +1,5 @@
 """Heads for texts, in the form of the paper and of transformers, and heads for tokens."""
 
-from itertools import product
-
 import pytest
 import torch
 
@@ -76,18 +74,3 @@ def test_no_answer_is_predicted_from_cls_and_the_expected_start() -> None:
         expected_D = sum(share * x_D for share, x_D in zip(start_L.softmax(0), x_LD, strict=True))
         hidden = torch.nn.functional.gelu(head.answerable_dense(torch.cat([x_LD[0], expected_D])))
         torch.testing.assert_close(found, head.answerable(hidden)[0])
-
-
-def test_an_end_is_predicted_from_its_token_and_the_start_where_an_answer_is_allowed() -> None:
-    torch.manual_seed(0)
-    head, x_BLD = ConditionalSpanHead(CONFIG, answerable=False).eval(), torch.randn(2, 5, 16)
-    torch.nn.init.normal_(head.end_dense.bias)
-    starts_BT = torch.tensor([[0, 3], [4, 2]])
-    allowed_BL = torch.tensor([[True] * 5, [False, True, True, False, True]])
-    logits_BTL = head.end_logits(x_BLD, starts_BT, allowed_BL)
-    for row, start, end in product(range(2), range(2), range(5)):
-        expected = torch.tensor(-torch.inf)
-        if allowed_BL[row, end]:
-            both_X = torch.cat([x_BLD[row, starts_BT[row, start]], x_BLD[row, end]])
-            expected = head.end(torch.nn.functional.gelu(head.end_dense(both_X)))[0]
-        torch.testing.assert_close(logits_BTL[row, start, end], expected)
