@@ -80,6 +80,22 @@ def test_an_interrupted_fetch_resumes(there: Path, tmp_path: Path) -> None:
     assert {path.name for path in before if path.stat().st_mtime_ns} == {"heldout-00000.tokens"}
 
 
+def test_progress_counts_the_files_that_are_here(
+    there: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fetch_data(str(there), here := tmp_path / "here")
+    for name in ("tokenizer.json", "unigram.npy"):
+        (here / name).unlink()
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        fetch_data(str(there), here)
+    counts = [record.progress for record in caplog.records if hasattr(record, "progress")]
+    total = counts[0][1]
+    assert (
+        counts == [(total - 1, total), (total, total)] and f"{total - 2} of {total} files are here" in caplog.text
+    )
+
+
 def test_damage_at_the_source_is_named(there: Path, tmp_path: Path) -> None:
     content = bytearray((there / "train-00000.sentences").read_bytes())
     content[3] ^= 1

@@ -66,6 +66,15 @@ def test_pieces_inside_a_word_and_at_its_beginning() -> None:
     assert texts.texts[texts.tokenizer.token_to_id(",")] == TokenText(b",", begins_word=False)
 
 
+def test_of_several_tokens_of_a_text_the_first_counts_but_bytes_last() -> None:
+    texts = TokenTexts(wordpiece())
+    assert texts.names[texts.ids[TokenText(b",", begins_word=False)]] == ","
+    vocabulary = {name: number for number, name in enumerate([*SPECIAL, "<0x74>", "▁a", "t"])}
+    texts = TokenTexts(Tokenizer(models.BPE(vocabulary, [], unk_token="[UNK]")))
+    assert texts.texts[5] == texts.texts[7] == TokenText(b"t", begins_word=False)
+    assert texts.names[texts.ids[TokenText(b"t", begins_word=False)]] == "t"
+
+
 def test_byte_level_pieces_have_no_space_inside_a_word() -> None:
     texts = TokenTexts(train_tokenizer(TEXTS, kind="bpe", vocabulary_size=300))
     inside = [texts.names[number] for number in texts.split(TokenText(b"theory", begins_word=False))]
