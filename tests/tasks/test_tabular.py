@@ -216,6 +216,10 @@ def test_numbers_are_scaled_by_the_training_part(tmp_path: Path) -> None:
     assert isinstance(actual.problem, Regression) and (actual.problem.low, actual.problem.high) == (0, 4)
     assert actual.splits["dev"] == [TextExample("a", None, 3.0)] and actual.splits["test"] == [TextExample("b")]
     assert actual.notes[0] == "train: 9 rows, mean 2, from 0 to 4" and actual.problem.metric == "spearman"
+    with pytest.raises(DataError, match=r"dev\.csv:2: the value should be a number, got ''; fix or remove"):
+        read_texts("regression", tmp_path, train=f"text,rating\n{rows}", dev="text,rating\na,\n")
+    for other in ("dev", "test"):
+        (tmp_path / f"{other}.csv").unlink()
     assert len(read_texts("regression", tmp_path, train=f"text,rating\n{rows}").splits["dev"]) == 1
 
 

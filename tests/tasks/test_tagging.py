@@ -265,6 +265,8 @@ def test_tags_that_train_does_not_have_are_refused() -> None:
     wrong = sentence("a:B-Y b:I-Y c:B-Y d:B-X", "dev.txt")
     with pytest.raises(DataError, match=r"dev\.txt: dev has tags .*: 'B-Y' \(2 times\), 'I-Y' \(1 times\); add"):
         build_tagging_task("x", {"train": train_split, "dev": [wrong]})
+    with pytest.raises(DataError, match=r"'B-Y' \(1 times\); add"):  # however few they are
+        build_tagging_task("x", {"train": train_split, "dev": [sentence("a:O " * 200 + "b:B-Y")]})
 
 
 def test_some_tags_that_mark_no_spans_may_be_new() -> None:
