@@ -14,6 +14,7 @@ from electra.commands.finetune import FinetuneCommand, run
 from electra.errors import ConfigError, DataError
 from electra.finetuning.config import FinetuneConfig, load_task_config
 from electra.finetuning.glue import finetune_glue, write_submission
+from electra.finetuning.results import FinetuneResult, SeedResult
 
 WORDS = ["garden", "boat", "road", "town", "fox", "river"]
 
@@ -87,6 +88,23 @@ def test_tasks_with_data_are_run_and_averaged(small_model: str, data: Path, tmp_
     assert "Matthews correlation" in captured.get()
     [line] = [line for line in captured.get().splitlines() if "failed runs" in line]
     assert [int(cell) for cell in line.replace("│", " ").split()[2:]] == [*failed, sum(failed)]
+
+
+def test_small_tasks_start_from_mnli(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(data, more := tmp_path / "glue")
+    scores = [f"{i}\t{word}\ttown\t{i % 6}" for i, word in enumerate(WORDS)]
+    write(more / "STS-B", "index\tsentence1\tsentence2\tscore", scores)
+    started: dict[str, str] = {}
+
+    def finetuned(config: FinetuneConfig) -> FinetuneResult:
+        started[config.task] = config.model
+        return FinetuneResult(tmp_path, config.task, "x", [SeedResult(0, {"x": 0.5}, None, 1, 1.0)])
+
+    monkeypatch.setattr("electra.finetuning.glue.finetune", finetuned)
+    out = tmp_path / "out"
+    for from_mnli, small in ((True, str(out / "mnli" / "model")), (False, "MODEL")):
+        finetune_glue(config("MODEL", more, out), from_mnli=from_mnli)
+        assert started == {"mnli": "MODEL", "cola": "MODEL", "wnli": "MODEL", "rte": small, "sts-b": small}
 
 
 def test_the_submission_has_a_file_for_each_test_split(

@@ -1,10 +1,12 @@
 """A fine-tuning that dies, is stopped or is given again: it resumes, and ends with the same bits."""
 
+import json
 import os
 import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from electra.errors import CheckpointError
 from electra.finetuning import run as run_
 from electra.finetuning import seed_run
 from electra.finetuning.results import FinetuneResult
+from electra.tasks.base import Rows, build_rows
 
 Breaks = Callable[[int, Callable[[], None]], None]
 
@@ -84,3 +87,26 @@ def test_finished_seeds_are_not_run_again_and_need_the_same_config(
     assert more.seeds[:2] == finished.seeds and len(more.seeds) == 3 and len(steps) == 1
     with pytest.raises(CheckpointError, match=r"optimizer\.learning_rate: the run has 0\.01, asked for 0\.5"):
         tune(model, easy, out, optimizer__learning_rate=0.5)
+
+
+def test_other_splits_are_predicted_again_only_if_another_seed_is_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More seeds can be run later."""
+    predicted: list[list[str]] = []
+
+    class Predictor:
+        def __init__(self, model: Path, *, device: str) -> None: ...
+
+        def predict_rows(self, examples: list[str], rows: Rows) -> list[dict[str, str]]:
+            predicted.append(examples)
+            return []
+
+    monkeypatch.setattr(run_, "Predictor", Predictor)
+    (tmp_path / "model").mkdir()
+    rows, task = build_rows([([5], None)], (2, 3)), SimpleNamespace(splits={"test": ["a text"]})
+    setup: Any = SimpleNamespace(rows={"test": rows}, other_splits=["test"], task=task, device="cpu")
+    for best_seed, times in ((0, 1), (0, 1), (1, 2)):
+        splits = run_.predict_other_splits(setup, tmp_path, best_seed)
+        (tmp_path / "results.json").write_text(json.dumps({"best_seed": best_seed, "predicted": splits}))
+        assert predicted == [["a text"]] * times
