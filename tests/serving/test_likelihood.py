@@ -80,6 +80,14 @@ def test_score_of_electric(tmp_path: Path) -> None:
     np.testing.assert_allclose(actual.scores["electric-pll"], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["discriminator", "generator"])
+def test_a_text_that_fits_is_not_read_in_windows(name: str, request: pytest.FixtureRequest) -> None:
+    scorer = load_likelihood_scorer(request.getfixturevalue(name), device="cpu")
+    counts = [scorer([" ".join(["the"] * tokens)]) for tokens in (LENGTH - 2, LENGTH - 1)]
+    assert [int(one.token_counts[0]) for one in counts] == [LENGTH - 2, LENGTH - 1]
+    assert [one.windowed for one in counts] == [0, 1]
+
+
 def plain_pll(network: Any, tokenizer: Any, ids: list[int], *, words: bool) -> float:
     """One token at a time; with words=True, the later tokens of the same word (##) are masked, too."""
     special, total = tokenizers.special_tokens(tokenizer), 0.0
