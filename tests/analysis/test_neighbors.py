@@ -43,3 +43,13 @@ def test_chance_is_that_among_other_words() -> None:
     actual = compare_neighbors(pair, k=2, resamples=10, seed=0)
     assert actual["chance"] == pytest.approx((5 * 2 / 5 + 5 * 2 / 9) / 10)
     assert actual["chance_of_sentences"] == pytest.approx(2 / 4)
+
+
+def test_layers_of_the_same_relative_depth_are_compared() -> None:
+    """Of 5 and 3 layers; the states of the second network are those of the first one's layers 0, 2 and 4."""
+    sentences = [AnnotatedSentence((f"word{number}", f"other{number}")) for number in range(10)]
+    states = np.random.default_rng(0).normal(size=(5, 20, 4)).astype(np.float32)
+    pair = PairedStates(sentences, np.ones(20, bool), (states, states[::2]), (0, 0))
+    rows = compare_neighbors(pair, k=2, resamples=10, seed=0)["words"]
+    assert [row["layers"] for row in rows] == [[0, 0], [1, 0], [2, 1], [3, 2], [4, 2]]
+    assert [rows[layer]["overlap"] for layer in (0, 2, 4)] == [1.0] * 3 and rows[1]["overlap"] < 0.9

@@ -125,6 +125,14 @@ def test_a_constant_model_changes_nothing() -> None:
     assert one["to_length_alone"] == {"value": 0.0, "interval": [0.0, 0.0]}
 
 
+def test_of_equally_good_weights_those_nearest_to_0_are_taken() -> None:
+    """The first best is right, and all hypotheses have two words and fit equally well."""
+    said = [Utterance([word, "now"], [f"{word} now", f"{word} song"], [-1.0, -2.0]) for word in ("go", "play")]
+    table = lists(said, folds=2)
+    for likelihoods in (None, table.likelihoods(perfect(said))):
+        assert fit_weights(table, likelihoods, np.ones(2, bool)) == InterpolationWeights(0.0, 0.0, 0.0)
+
+
 def test_fitting_uses_only_the_training_utterances() -> None:
     said = utterances(40)
     table, values = lists(said), perfect(said)

@@ -89,6 +89,8 @@ def test_sentences_read_in_windows_are_counted(models: tuple[str, str], text: Pa
     assert any(
         note == "bytes: sentences longer than its input, read in windows: 61" for note in build_notes(results)
     )
+    (chunks := text.with_suffix(".txt")).write_text("the DT B-NP\ncat NN I-NP\n\n" * 40 + "cat NN B-NP\n" * 80)
+    assert compared(*models, text=text, chunks=chunks)["in_windows"] == {"words": 2, "bytes": 62}
 
 
 def test_the_documented_command_prints_the_documented_tables(
