@@ -253,3 +253,9 @@ def test_the_masks_of_a_row_do_not_depend_on_the_batch() -> None:
         one, other = draw_masks(whole, config, VOCABULARY), draw_masks(alone, config, VOCABULARY)
         assert torch.equal(one.positions_BN[1], other.positions_BN[0])
         assert torch.equal(one.input_ids_BL[1], other.input_ids_BL[0])
+
+
+def test_shares_may_sum_to_one_in_spite_of_rounding() -> None:
+    assert 0.2 > 1 - 0.8 and not list(MaskingConfig(mask_share=0.8, random_share=0.2).problems())
+    (problem,) = MaskingConfig(mask_share=0.8, random_share=0.21).problems()
+    assert problem == "random_share: must lie between 0 and 1 - mask_share, got 0.21"

@@ -5,6 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from electra.training.allocator import peak_memory
 
 PROGRAM = """
 import mmap, sys, torch
@@ -26,3 +29,7 @@ def test_a_freed_tensor_stays_resident_until_it_is_released(how: str, least: int
     # in a process of its own, since the setting lasts
     finished = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True)
     assert least < int(finished.stdout) < most
+
+
+def test_the_peak_of_a_process_is_in_bytes() -> None:
+    assert 2**26 < peak_memory(torch.device("cpu")) < 2**40  # PyTorch alone takes more than the first

@@ -44,6 +44,13 @@ def test_the_length_may_be_unknown_and_may_continue_another_run() -> None:
     assert OptimizerConfig(steps_before=4_000_000).warmup(500) == 10_000
 
 
+@pytest.mark.parametrize(("interim", "expected"), [(0, 40), (10, 10), (50, 40)])
+def test_earlier_evaluations_are_no_larger_than_the_last(interim: int, expected: int) -> None:
+    config = EvaluationConfig(examples=40, interim_examples=interim)
+    assert (config.example_count(last=False), config.example_count(last=True)) == (expected, 40)
+    assert config.last_size == 40 / expected
+
+
 @pytest.mark.parametrize(
     ("preset", "warmup"),
     [("electra-small", 10_000), ("electra-base", 10_000), ("electra-large", 10_000), ("bert-base", 10_000),

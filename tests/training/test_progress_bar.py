@@ -52,6 +52,7 @@ def test_it_shows_steps_and_loss_and_begins_where_a_resumed_run_does(monkeypatch
     assert seen == [None, 40, 40]
     lines = terminal.getvalue().replace("\n", "\r").split("\r")
     assert any(line.startswith("seed 3: 20step") for line in lines)
+    assert not any("3: 0step" in line or " 0/40 " in line for line in lines), "nor is its speed that of all steps"
     assert any(line.startswith("seed 3:  75%") and " 30/40 " in line and "loss=0.7500" in line for line in lines)
     assert any(line.startswith("seed 3: 100%") and " 40/40 " in line for line in lines)
 

@@ -135,3 +135,16 @@ def test_rows_of_documents_of_one_length_are_packed() -> None:
         return flops_per_token((("masked LM", network),), ((64, count),))
 
     assert per_token(2) == training_flops({"masked LM": replace(network, packed=True)}, 64) / 64 > per_token(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "longest"),
+    [("bert", {}, 60), ("modernbert", {}, 100), ("modernbert", {"position_encoding": "learned"}, 60),
+     ("deberta", {}, 60), ("relative", {}, 60)],
+)  # fmt: skip
+def test_the_longest_input_is_that_of_the_training_except_with_rotary_positions(
+    kind: str, settings: dict[str, object], longest: int
+) -> None:
+    config = make_encoder_config(**{"kind": kind, "max_positions": 100, **settings})
+    assert config.longest_input(60) == longest
+    assert config.longest_input(300) == (300 if kind in ("deberta", "relative") else 100)

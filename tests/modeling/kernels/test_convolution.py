@@ -64,3 +64,11 @@ def test_documents_do_not_reach_each_other() -> None:
         expected = convolve_slowly(one, x_BLD.flatten(0, 1)[start : start + length], 1)
         torch.testing.assert_close(found[start : start + length], expected, rtol=0, atol=1e-12)
     assert torch.autograd.gradcheck(lambda x: one(documents.unpad(x), documents), x_BLD)
+
+
+def test_dropout_is_before_the_activation() -> None:
+    """So the scale of what is kept does not leave the range of the activation."""
+    one, x_BLD = convolution(), 10 * torch.randn(20, L, D, dtype=torch.float64)
+    one.dropout.p = 0.5
+    found = one.train()(x_BLD)
+    assert (found == 0).any() and 0.99 < found.abs().max() <= 1
