@@ -1,5 +1,6 @@
 """What every objective must do, whatever it trains."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -113,6 +114,27 @@ def test_evaluation_is_repeatable_and_changes_nothing(name: str) -> None:
     first, second = (ours.evaluate([(one, copy)]) for _ in range(2))
     assert first == second and first and all(key.startswith("eval/") for key in first)
     assert ours.training and all(module.training for module in ours.modules() if list(module.parameters()))
+
+
+@pytest.mark.parametrize("name", ["causal-lm", "permutation-lm"])
+def test_the_held_out_loss_is_the_mean_over_all_targets(name: str) -> None:
+    ours, batches = objective(name), [batch(8, seed=1), batch(2, seed=2)]
+    losses = [float(ours(one).loss.detach()) for one in batches]
+    counts = [sum(float(count) for count in ours.counts(one).values()) for one in batches]
+    evaluated = ours.evaluate([(one, one) for one in batches])
+    [held_out] = [value for key, value in evaluated.items() if key.endswith("_loss")]
+    mean = sum(loss * count for loss, count in zip(losses, counts, strict=True)) / sum(counts)
+    assert counts[0] != counts[1] and held_out == pytest.approx(mean, rel=1e-5)
+
+
+@each
+def test_a_batch_without_words_has_a_finite_loss(name: str) -> None:
+    ours, one = objective(name), batch(4, seed=0)
+    ours.begin_step(1, 10)
+    empty = replace(one, input_ids_BL=torch.where(one.input_ids_BL > 4, SPECIAL.pad, one.input_ids_BL))
+    ours(empty).loss.backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(ours).values())
+    assert all(math.isfinite(value) for value in ours(empty).parts.values())
 
 
 @each

@@ -120,6 +120,12 @@ FAITHFUL = MaskingConfig(
 )
 
 
+def test_with_replacement_a_row_without_text_has_no_position() -> None:
+    masking = drawn(text([0, 8], 10), FAITHFUL, seed=0)
+    assert not masking.used_BN[0].any() and masking.used_BN[1].any()
+    assert masking.positions_BN[0].eq(0).all()
+
+
 def test_with_replacement_a_position_may_repeat_and_all_are_equally_likely() -> None:
     ids_BL = text([8] * 400, 10)
     masking = drawn(ids_BL, FAITHFUL, seed=0)

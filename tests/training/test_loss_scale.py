@@ -8,6 +8,7 @@ from loop import batch_of, metrics, same, train, weights
 
 from electra.data.collate import Batch
 from electra.training import loss_scale
+from electra.training import trainer as trainer_module
 from electra.training.config import CheckpointConfig, TrainConfig
 from electra.training.loss_scale import GROWTH_INTERVAL, INITIAL_SCALE, LossScale
 
@@ -35,6 +36,22 @@ def test_overflows_are_skipped_without_a_rollback(tmp_path: Path, monkeypatch: p
     assert records[-2]["loss_scale"] == 2.0 ** (24 - skipped)
     train(tmp_path / "plain", config, excluded_steps=range(skipped))
     assert records[-2]["loss"] == pytest.approx(metrics(tmp_path / "plain")[-2]["loss"], rel=0.03)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_too_many_overflows_in_a_row_are_handled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    monkeypatch.setattr(loss_scale, "INITIAL_SCALE", 2.0**20)
+    config, frequent = TrainConfig(steps=12, report_every=1), CheckpointConfig(every=2)
+    train(tmp_path / "usual", config, precision="float16", checkpoint=frequent)
+    first_report = next(record for record in metrics(tmp_path / "usual") if "loss" in record)
+    in_a_row = first_report["step"] - 1  # skipped steps are not reported
+    assert in_a_row > 1
+    monkeypatch.setattr(trainer_module, "MAX_OVERFLOWS_IN_A_ROW", in_a_row + more)
+    train(tmp_path / "limited", config, precision="float16", checkpoint=frequent)
+    handled = [record["step"] for record in metrics(tmp_path / "limited") if "health" in record]
+    assert handled == ([] if more else [in_a_row])
 
 
 def test_a_killed_run_in_float16_ends_as_if_it_had_not_been(

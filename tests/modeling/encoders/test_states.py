@@ -1,6 +1,7 @@
 """Rows of several documents, against the same documents in rows of their own."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -99,6 +100,21 @@ def test_a_direction_hides_the_other_side(name: str, direction: str) -> None:
     difference_L = (encoder(ids_BL, None, documents) - encoder(changed_BL, None, documents)).abs().amax(-1)[0]
     seen = range(40, LENGTH) if direction == "left" else range(30, 41)
     assert [bool(x > 0) for x in difference_L] == [column in seen for column in range(LENGTH)]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("direction", ["both", "left", "right"])
+def test_an_encoder_that_reads_one_document_a_row_computes_the_same(
+    direction: Literal["both", "left", "right"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    encoder = encoder_config("bert").build().eval()
+    ids_BL = torch.randint(50, (ROWS, LENGTH))
+    documents = replace(DocumentMask.of_documents(DOCUMENTS.numpy(), ROWS, LENGTH), direction=direction)
+    expected = compute_states(encoder, ids_BL, None, documents)
+    capabilities = encoder.config.capabilities - {"document-mask"}
+    monkeypatch.setattr(type(encoder.config), "capabilities", capabilities)
+    torch.testing.assert_close(compute_states(encoder, ids_BL, None, documents)[:-1], expected[:-1])
 
 
 @torch.no_grad()
