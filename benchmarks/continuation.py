@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import electra
+from electra.export.loading import AVERAGED
 from electra.pretraining.dry_run import dry_run
 from electra.reports.study_results import t_interval
 from finetuning_defaults import run as finetune
@@ -53,7 +54,12 @@ def pretrain(out: Path, model: Path, data: Path, arm: Arm, flops: float, seed: i
     per_step = dry_run(electra.load_config(str(arm["pretrain"]), {**settings, "out": None})).cost.flops / 1000
     steps = round(flops / per_step)
     settings |= {"train.steps": steps}
-    electra.pretrain(electra.load_config(str(arm["pretrain"]), settings))
+    config = electra.load_config(str(arm["pretrain"]), settings)
+    electra.pretrain(config)
+    if config.init.average and not (out / "export" / AVERAGED).is_dir():
+        raise SystemExit(
+            f"{out}: the average is missing, because {model} was not there at the end; run electra export"
+        )
     return steps
 
 

@@ -94,6 +94,16 @@ def test_a_short_run_has_reports_and_evaluations_without_settings(tmp_path: Path
     assert [record["step"] for record in records if "eval/unigram_auc" in record] == list(range(0, 41, 4))
 
 
+def test_a_run_that_ends_within_its_warmup_is_reported(tmp_path: Path) -> None:
+    for name, warmup_steps in (("short", 5), ("whole", 6)):
+        train(tmp_path / name, TrainConfig(steps=6), warmup_steps=warmup_steps)
+    found = [
+        [r["step"] for r in metrics(tmp_path / name) if r.get("health") == WARMING_UP]
+        for name in ("short", "whole")
+    ]
+    assert found == [[], [0]]
+
+
 class FakeClock:
     """A clock on which each step of a run takes ten seconds."""
 
