@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 LEAST_STEPS = 300
 """A run has so many epochs by default that it has this number of steps; with fewer, an encoder hardly learns a
 task."""
-SMALL, LARGE = 256, 1024
-"""Models of these hidden sizes have the paper's settings for ELECTRA-Small and, from there on, for ELECTRA-Large.
-It has none narrower than Small; their rate was measured (docs/results/fine-tuning.md)."""
+NARROW, SMALL, LARGE = 256, 384, 1024
+"""Hidden sizes at which the default learning rate changes: below the first one, above the second one, and from the
+third one on. 256 and 1024 have the paper's rates for ELECTRA-Small and ELECTRA-Large, as the sizes between 384 and
+1024 have that for ELECTRA-Base; the rates below 256 and of 384 were measured (docs/results/fine-tuning.md)."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class FinetuneOptimizerConfig(AdamWConfig):
     """AdamW with linear warm-up and linear decay to 0 (paper, table 7)."""
 
     learning_rate: FloatOrDefault = 0.0
-    """Peak learning rate. 0: 3e-4, 1e-4 or 5e-5 for models as wide as ELECTRA-Small, -Base or -Large, 1e-3 for
-    those narrower than Small."""
+    """Peak learning rate. 0: by the hidden size: 1e-3 below 256, 3e-4 up to 384, 1e-4 below 1024, and 5e-5 from
+    there on. Those of 256 (ELECTRA-Small), 768 (Base) and 1024 (Large) are the paper's."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled weight decay of matrices and embeddings. Biases and LayerNorms have none. The original code uses
     0.01."""
@@ -193,7 +194,7 @@ def resolve(
 def _default_rate_and_decay(width: int) -> tuple[float, float]:
     if width >= LARGE:
         return 5e-5, 0.9
-    return 1e-3 if width < SMALL else 3e-4 if width == SMALL else 1e-4, 0.8
+    return 1e-3 if width < NARROW else 3e-4 if width <= SMALL else 1e-4, 0.8
 
 
 def _default_epochs(config: FinetuneConfig, task: Task, examples: int) -> float:
