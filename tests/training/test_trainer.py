@@ -139,8 +139,10 @@ def test_a_run_ends_at_its_deadline_with_an_evaluation_and_a_checkpoint(
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line.get("health") == DEADLINE] == [57]
     caplog.clear()
-    again, outcome = train(tmp_path / "run", length, micro_batches=clock.micro_batches)
-    assert outcome.step == outcome.steps == 57 and same(weights(trainer), weights(again)), "it is finished"
+    with caplog.at_level(logging.INFO):
+        again, outcome = train(tmp_path / "run", length, micro_batches=clock.micro_batches)
+    assert outcome.step == outcome.steps == 57 and same(weights(trainer), weights(again))
+    assert "the run is finished: all 57 steps are done" in caplog.text
     assert WARMING_UP not in caplog.text
 
 
