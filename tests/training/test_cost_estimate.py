@@ -78,7 +78,7 @@ def test_activations_are_those_that_the_backward_pass_keeps(kind: str, p: float,
 @pytest.mark.parametrize(("kind", "inner"), [("modernbert", 128), *((kind, 1024) for kind in KINDS)])
 def test_activations_without_attention_weights(kind: str, inner: int) -> None:
     """Vectors of the width are most of them with the smaller feed-forward size, those of that size with 1,024."""
-    assert estimate_by_kept(kind, inner=inner) == pytest.approx(1, rel=0.1)
+    assert estimate_by_kept(kind, inner=inner) == pytest.approx(1, rel=0.15)
 
 
 def test_packed_rows_keep_the_attention_weights_of_their_documents() -> None:
