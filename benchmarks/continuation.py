@@ -58,7 +58,7 @@ def pretrain(out: Path, model: Path, data: Path, arm: Arm, flops: float, seed: i
     electra.pretrain(config)
     if config.init.average and not (out / "export" / AVERAGED).is_dir():
         raise SystemExit(
-            f"{out}: the average is missing, because {model} was not there at the end; run electra export"
+            f"{out}: the average is missing, and its log.txt says why; correct that and run electra export"
         )
     return steps
 
