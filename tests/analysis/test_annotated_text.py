@@ -77,6 +77,9 @@ def test_unusable_texts_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"good\ncaf\xe9\n")
     with pytest.raises(DataError, match=r"latin.txt:2: invalid UTF-8"):
         read_sentences(tmp_path / "latin.txt")
+    (tmp_path / "utf16.txt").write_bytes("good".encode("utf-16"))
+    with pytest.raises(DataError, match=r"utf16.txt: the file is UTF-16, not UTF-8"):
+        read_sentences(tmp_path / "utf16.txt")
     with pytest.raises(DataError, match=r"nowhere.conllu"):
         read_sentences(tmp_path / "nowhere.conllu")
 

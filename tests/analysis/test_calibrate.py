@@ -10,6 +10,7 @@ from sklearn.metrics import log_loss
 
 from electra.analysis.calibrate import (
     CalibrationEvaluator,
+    describe_correction,
     evaluate_on_errors,
     evaluate_on_replaced_tokens,
     open_prepared_data,
@@ -94,6 +95,18 @@ def test_priors_and_the_line_come_from_the_fitting_half() -> None:
     last = next(rows)
     assert last["prior"] == "fitted to real errors" and next(rows, None) is None
     assert last["negative_log_likelihood"]["value"] == pytest.approx(loss(line(other.log_odds_N), other))
+
+
+def test_a_correction_is_described_by_its_parameters() -> None:
+    described = {kind: describe_correction(fit_calibration(kind, items(1))) for kind in CORRECTIONS}
+    assert {kind: [*one] for kind, one in described.items()} == {
+        "none": ["correction"],
+        "temperature": ["correction", "temperature", "slope", "intercept"],
+        "platt": ["correction", "slope", "intercept"],
+        "isotonic": ["correction", "knots"],
+    }
+    temperature = described["temperature"]
+    assert temperature["temperature"] * temperature["slope"] == pytest.approx(1) and not temperature["intercept"]
 
 
 def test_a_message_names_the_objective_whose_logits_are_energies(monkeypatch: pytest.MonkeyPatch) -> None:

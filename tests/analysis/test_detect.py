@@ -79,6 +79,20 @@ def test_the_pooling_is_the_best_on_the_tuning_set() -> None:
     assert average_precision_score(scored.wrong_W, actual.scored_W) < 0.9
 
 
+def test_the_pooling_has_the_best_average_precision() -> None:
+    """By the area under the ROC curve, it would be the mean."""
+    highest_W = np.array([9.0, -9, *np.linspace(0, 0.7, 8)])
+    means_W = np.array([-5.0, -9.5, -1, -2, *[-100.0] * 6])
+    others_W = (3 * means_W - highest_W) / 2
+    odds_W3 = np.stack([highest_W, others_W, others_W], 1)
+    both = SentenceSet([LabeledSentence(WORDS * 2, (True, True, *[False] * 8))])
+    tokens = TokenScores(odds_W3.ravel(), np.repeat(np.arange(10), 3), 30)
+    detector = Detector("one", "discriminator", lambda lengths: 0, lambda sentences: [tokens])
+    actual = score_words(detector, both, both)
+    assert actual.pooling == "max"
+    np.testing.assert_allclose(actual.tune_W, highest_W)
+
+
 def test_differences_are_paired_by_resample() -> None:
     tune, scored = part(80, 0), part(80, 1)
     counts_RS = resample_counts(80, resamples=50, seed=0)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from small_model import TEXTS, write_model
 
+from electra.analysis import long_inputs
 from electra.analysis.long_inputs import (
     DiscriminatorReader,
     MaskedReader,
@@ -114,6 +115,21 @@ def test_a_masked_language_model_is_read_at_once_and_in_windows(tmp_path: Path) 
         logits = pretrained.head.logits(state, pretrained.encoder.embeddings.token.weight)
     expected = float(logits.log_softmax(-1)[0, ids[0][140]])
     assert reader.originality(ids[:1], [140])[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_range_has_the_mean_loss_of_all_its_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reader(MaskedReader):
+        predictors = (None, None)  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            pass
+
+    def minus_position(_: object, __: object, masked: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [-positions.astype(float) for positions in masked]
+
+    monkeypatch.setattr(long_inputs, "_log_probabilities", minus_position)
+    parts = Reader().by_position([[7] * LENGTH] * 2, share=1.0, seed=0)
+    assert [part["at_once"] for part in parts] == [np.arange(128).mean(), np.arange(128, LENGTH).mean()]
 
 
 def test_a_discriminator_has_the_area_of_scikit_learn(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from electra.analysis.corruption import CorruptedTokens
 from electra.analysis.group_bootstrap import GroupBootstrap
@@ -14,7 +16,9 @@ from electra.analysis.parts_of_speech import (
     QuantileBins,
     evaluate_groups,
     fit_error_effects,
+    most_suspected_tokens,
 )
+from electra.analysis.tagged_tokens import TaggedTokens
 
 TOKENS, SENTENCES = 600, 60
 
@@ -169,6 +173,20 @@ def test_without_errors_or_fakes_there_are_no_results() -> None:
     assert actual["fakes"] == 0 and actual["same"]["value"] == 1.0
     assert {actual[key] for key in ("missed", "auc", "missed_at_equal_difficulty", "fake_logit")} == {None}
     assert fit_error_effects(observed, [every], logit=0.0) == {"missed": None, "clean_suspected": None}
+
+
+def test_tokens_with_fewer_than_ten_occurrences_are_not_the_most_suspected() -> None:
+    tokenizer = Tokenizer(WordLevel({f"word{number}": number for number in range(26)}))
+    counts = [9] * 13 + [10] + [11] * 12
+    suspected = [9] * 13 + [5] + [1] * 12
+    original_N = np.repeat(np.arange(26), counts)
+    clean_N = np.concatenate([np.arange(count) < yes for count, yes in zip(counts, suspected, strict=True)])
+    draw = replace(draw_of(1, tokens=len(original_N)), original_N=original_N, clean_logits_N=clean_N - 0.5)
+    none_N = np.zeros(len(original_N), np.int64)
+    tokens = TaggedTokens([], ("DET",), none_N, none_N, none_N, none_N, none_N, len(none_N), 0)
+    first, *others = most_suspected_tokens(tokenizer, tokens, draw, logit=0.0)
+    assert first == {"token": "word13", "tag": "DET", "tokens": 10, "rate": 0.5}
+    assert [(one["token"], one["rate"]) for one in others] == [(f"word{14 + i}", 1 / 11) for i in range(11)]
 
 
 def test_quantile_bins() -> None:

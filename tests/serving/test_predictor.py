@@ -242,3 +242,15 @@ def test_a_task_of_an_unknown_kind_is_refused(tokenizer_json: Path, encoder: Ber
     strange = huggingface.Pretrained(encoder, head, load_tokenizer(tokenizer_json), None, 24, {"kind": "poetry"})
     with pytest.raises(CheckpointError, match=r"no kind of task .*\n  available: classification, .*--plugin FILE"):
         Predictor(strange)
+
+
+def test_the_progress_of_a_stream_is_logged(
+    tokenizer_json: Path, encoder: BertEncoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("electra.serving.predictor.CHUNK_TEXTS", 2)
+    caplog.set_level("INFO")
+    texts = [*TEXTS, *TEXTS][:5]
+    actual = list(predictor("linear", tokenizer_json, encoder).stream(enumerate(texts)))
+    assert [(number, text) for number, text, _ in actual] == list(enumerate(texts))
+    progress = [record.progress for record in caplog.records if hasattr(record, "progress")]
+    assert progress == [(2, None), (4, None)] and "predicted 2 texts" in caplog.messages

@@ -16,8 +16,9 @@ from electra.cli import main
 from electra.errors import CheckpointError
 from electra.modeling.heads import MaskedLanguageModelHead
 from electra.preparation.config import TokenizerKind
+from electra.serving.coloring import background_style
 from electra.serving.likelihood import load_likelihood_scorer
-from electra.serving.surprisal import SurprisalScorer
+from electra.serving.surprisal import STRONGEST, SurprisalScorer
 
 SAMPLES = ["The caton sates, twice!", "", "doge  on the matte.", TEXTS[2]]
 
@@ -142,3 +143,12 @@ def test_a_masked_language_model_is_needed(run: Path, tmp_path: Path) -> None:
         electra.Scorer(run / "export/encoder")
     with pytest.raises(TypeError, match="list of texts"):
         SurprisalScorer(run / "export/encoder")("one text")
+
+
+@pytest.mark.parametrize("surprisal", [STRONGEST, 5 * STRONGEST])
+def test_very_surprising_words_have_the_strongest_color(run: Path, surprisal: float) -> None:
+    (one,) = SurprisalScorer(run, device="cpu")(["a dog"])
+    shown = replace(one, surprisals=np.array([0.0, surprisal])).render()
+    assert [str(span.style) for span in shown.spans if span.start == shown.plain.index("[dog")] == [
+        str(background_style(1.0))
+    ]

@@ -336,8 +336,8 @@ def test_error_detection_reads_both_formats_and_splits_dev_without_a_training_fi
     for corpus in ("fce", "realec"):
         (place / f"en_{corpus}_dev.tsv").write_text(f"{corpus}\tc\nb\ti\n\n" * 10)
         assert words_of(load(f"ged-en-{corpus}", place), "dev")[0] == corpus
-    with pytest.raises(DataError, match=r"en_dev\.tsv and en_fce_dev\.tsv.* more specific task.* ged-en-fce"):
-        load("ged-en", place)
+        with pytest.raises(DataError, match=r"en_dev\.tsv and en_fce_dev\.tsv.* more specific task.* ged-en-fce"):
+            load("ged-en", place)
     with pytest.raises(DataError, match=r"de_dev\.tsv and en_dev\.tsv.* match \*dev\.tsv"):
         load("ged", place)
 

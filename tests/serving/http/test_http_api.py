@@ -271,6 +271,7 @@ WRONG = [
     ("/proposals", b'{"text": "a dog", "tokens": [7]}', 422, "tokens: there is no token 7; the text has 2 tokens"),
     ("/proposals", b'{"text": "", "tokens": [0]}', 422, "there is no token 0"),
     ("/proposals", b'{"text": "a", "tokens": [0], "count": 51}', 422, "count: must be at most 50"),
+    ("/proposals", json.dumps({"text": "a", "tokens": [0] * 65}).encode(), 422, "tokens: 65 items, at most 64"),
     ("/nothing", b"{}", 404, "POST /nothing does not exist"),
     ("/" + "x" * 1000, b"{}", 404, "does not exist; the API has GET /, /models, /health, /ready, /metrics, /open"),
     ("/../../etc/passwd", b"{}", 404, "does not exist"),
@@ -337,7 +338,7 @@ def test_the_page_may_run_its_own_code_only(client: httpx.Client) -> None:
     answer = client.get("/")
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
-    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["x-content-type-options"] == "nosniff" and "server" not in answer.headers
     for foreign in ("innerHTML", "insertAdjacentHTML", "document.write", "src=", "http://", "https://"):
         assert foreign not in answer.text.replace("http://www.w3.org/2000/svg", ""), foreign
 

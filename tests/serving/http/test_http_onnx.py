@@ -47,6 +47,7 @@ def test_results_are_those_of_the_run(onnx_folder: Path, hosted: HostedModel) ->
             ours, theirs = (client.post(path, json={**body, "model": number}).json() for number in (1, 2))
             assert numbers(ours) and len(numbers(ours)) == len(numbers(theirs))
             assert np.allclose(numbers(ours), numbers(theirs), atol=1e-4)
+        assert [len(place["proposals"]) for place in ours["places"]] == [5, 5]
 
 
 def numbers(answer: object) -> list[float]:

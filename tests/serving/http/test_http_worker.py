@@ -2,15 +2,18 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from waiting import LIMIT, until
 
+from electra.serving.http import worker as worker_module
 from electra.serving.http.limits import APIError, Limits
 from electra.serving.http.metrics import Metrics
-from electra.serving.http.worker import BATCH_CHARACTERS, Worker
+from electra.serving.http.worker import BATCH_CHARACTERS, SPEED_DECAY, Worker
 
 
 class Slow:
@@ -80,6 +83,7 @@ def run(
 async def busy(worker: Worker, slow: Slow, number: int = 0) -> "asyncio.Task[list[Any]]":
     """A request that is being computed until `may_go` is set."""
     slow.may_go.clear()
+    slow.began.clear()
     first = asyncio.create_task(worker.submit("slow", [number], [1]))
     assert await asyncio.to_thread(slow.began.wait, LIMIT)
     return first
@@ -165,12 +169,34 @@ def test_too_many_requests_are_refused() -> None:
         await accepted(worker, 3)
         with pytest.raises(APIError) as caught:
             await ask(worker, [3])
-        assert caught.value.status == 429 and int(caught.value.headers["Retry-After"]) >= 1
+        assert (caught.value.status, caught.value.headers["Retry-After"]) == (429, "1")
         slow.may_go.set()
         await asyncio.gather(first, *waiting)
         assert await ask(worker, [4]) == [8]
 
     assert run(trial, limits=Limits(waiting=2)) == [[0], [1, 2], [4]]
+
+
+def test_refused_clients_should_wait_until_the_queue_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0, 5.0])  # a batch of 2 seconds, then batches of 1 second
+    monkeypatch.setattr(
+        worker_module, "time", SimpleNamespace(perf_counter=clock.__next__, monotonic=time.monotonic)
+    )
+
+    async def trial(worker: Worker, slow: Slow) -> None:
+        await ask(worker, [1], size=99)
+        await ask(worker, [2], size=199)
+        first = await busy(worker, slow)
+        speed = SPEED_DECAY * 50 + (1 - SPEED_DECAY) * 200  # characters a second
+        waiting = asyncio.create_task(ask(worker, [3], size=int(2.5 * speed)))
+        await accepted(worker, 2)
+        with pytest.raises(APIError) as caught:
+            await ask(worker, [4])
+        assert caught.value.headers["Retry-After"] == "3"
+        slow.may_go.set()
+        await asyncio.gather(first, waiting)
+
+    run(trial, limits=Limits(waiting=1))
 
 
 def test_a_request_after_its_timeout_is_not_computed() -> None:

@@ -1,10 +1,12 @@
-"""Bodies that are too large are refused before they are read."""
+"""Bodies that are too large are refused before they are read; requests are timed."""
 
 import socket
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from small_server import serving
-from waiting import LIMIT
+from waiting import LIMIT, until
 
 from electra.serving.http.hosted_model import HostedModel
 from electra.serving.http.limits import Limits
@@ -45,3 +47,15 @@ def test_a_body_that_is_complete_is_not_waited_for_after_its_refusal(hosted: Hos
             while received := connection.recv(1000):
                 answer += received
             assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_the_seconds_of_a_request_are_those_from_its_headers_to_its_end(hosted: HostedModel) -> None:
+    def values() -> dict[str, float]:
+        families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
+        samples = families["electra_request_seconds"].samples
+        return {one.name: one.value for one in samples if one.labels == {"endpoint": "/score"}}
+
+    with serving(hosted) as (address, _), httpx.Client(base_url=address, timeout=LIMIT) as client:
+        client.post("/score", json={"texts": ["a dog"]})
+        until(lambda: "electra_request_seconds_sum" in values())  # it is recorded after the response
+        assert 0 < values()["electra_request_seconds_sum"] <= LIMIT
