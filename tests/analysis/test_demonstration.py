@@ -1,12 +1,18 @@
 """Which sentences are shown to a new user."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from small_model import write_model
 
 from electra.analysis import demonstration
 from electra.analysis.demonstration import Demonstration, demonstrate, is_prose
+from electra.data.tokenizer import special_tokens
+from electra.export.loading import load_pretrained
+from electra.modeling.heads import MaskedLanguageModelHead
 
 
 @pytest.mark.parametrize(
@@ -47,3 +53,17 @@ def test_sentences_that_can_be_judged_come_first(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(demonstration, "_corrupt_and_score", lambda *_, seed: next(made))
     data: Any = None
     assert demonstrate(Path("export"), data, count=2) == [prose, code]
+
+
+def test_the_generator_does_not_see_the_tokens_that_it_replaces(tmp_path: Path) -> None:
+    discriminator = load_pretrained(write_model(tmp_path / "discriminator"))
+    generator = load_pretrained(write_model(tmp_path / "generator", head=MaskedLanguageModelHead))
+    special = special_tokens(generator.tokenizer)
+    data: Any = SimpleNamespace(special=special)
+    inputs: list[torch.Tensor] = []
+    generator.encoder.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    ids = generator.tokenizer.encode("the cat sat on the mat a dog ate", add_special_tokens=False).ids
+    for seed in range(9):
+        shown = demonstration._corrupt_and_score(ids, discriminator, generator, data, seed=seed)
+        masked = (inputs[-1][0, 1:-1] == special.mask).nonzero()[:, 0].tolist()
+        assert len(masked) == round(0.2 * len(ids)) and {*shown.originals} <= {*masked}
