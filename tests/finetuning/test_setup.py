@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from electra.cli import main
+from electra.errors import ConfigError
 from electra.finetuning.config import load_task_config
 from electra.finetuning.setup import build_setup, count_steps, fingerprint, micro_batches
 from electra.tasks.base import Rows
@@ -156,3 +157,9 @@ def test_a_seed_does_not_train_the_encoder_of_the_next(small_model: str, data: P
         for parameter in setup.build_model(0).encoder.parameters():
             parameter.zero_()
     assert setup.build_model(1).encoder.token_table.weight.any()
+
+
+def test_a_device_that_is_missing_is_named_by_its_setting(small_model: str, data: Path) -> None:
+    config = load_task_config({**SETTINGS, "model": small_model, "data.path": data, "train.device": "cuda:99"})
+    with pytest.raises(ConfigError, match=r"^--train\.device cuda:99: "):
+        build_setup(config)

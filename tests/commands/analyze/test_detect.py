@@ -233,3 +233,5 @@ def test_refusals(small_model: str, tagged: Path, tmp_path: Path, capsys: pytest
     other = write_tagger(tmp_path / "pos", Path(small_model, "tokenizer.json"), ("NN", "VB"))
     said = refused(other)
     assert "tags words as NN, VB, but none of these tags is for correct words" in said and "--task ged" in said
+    other = write_tagger(tmp_path / "letters", Path(small_model, "tokenizer.json"), tuple("ABDEFGH"))
+    assert "tags words as A, B, D, E, F, ..., but none" in refused(other)
