@@ -55,7 +55,11 @@ class GracefulServer(uvicorn.Server):
         uvicorn itself waits forever for the first lines of a request, and for a client to read its response.
         """
         now, limit = time.monotonic(), KEEP_ALIVE_SECONDS + 2 * self.server.limits.seconds
-        connections: set[Any] = {one for one in self.server_state.connections if hasattr(one, "cycle")}
+        now_open: set[Any] = {one for one in self.server_state.connections if hasattr(one, "cycle")}
+        # In a fixed order, because those that are aborted here may still be open at the next call: then the same
+        # ones come first again, also of those that arrived at the same time.
+        connections = [one for one in self._states if one in now_open]
+        connections += now_open.difference(connections)
         states = {}
         for connection in connections:
             cycle = connection.cycle  # the current request, or the last one
