@@ -55,12 +55,19 @@ def test_every_format_gives_the_same_records(ending: str, packing: str, tmp_path
 
 def test_quotation_marks_are_text_if_every_line_of_a_tab_table_is_a_row(tmp_path: Path) -> None:
     """As in the files of GLUE; a completely quoted field loses its quotation marks."""
-    lines = ["text\tlabel", '"Stop!" she said\tyes', 'an open "mark\tno', '"quoted ""so"""\t"no"', '"open\tyes']
+    lines = [
+        "text\tlabel",
+        '"Stop!" she said\tyes',
+        'an open "mark\tno',
+        '"quoted ""so"""\t"no"',
+        '"open\tyes',
+        '"\tno',
+    ]
     (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
     assert [tuple(row.values()) for _, row in read_records(tmp_path / "a.tsv")] == [
-        ('"Stop!" she said', "yes"), ('an open "mark', "no"), ('quoted "so"', "no"), ('"open', "yes")
+        ('"Stop!" she said', "yes"), ('an open "mark', "no"), ('quoted "so"', "no"), ('"open', "yes"), ('"', "no"),
     ]  # fmt: skip
-    assert [line for line, _ in read_records(tmp_path / "a.tsv")] == [2, 3, 4, 5]
+    assert [line for line, _ in read_records(tmp_path / "a.tsv")] == [2, 3, 4, 5, 6]
 
 
 def test_a_quoted_field_of_a_tab_table_may_have_tabs(tmp_path: Path) -> None:
