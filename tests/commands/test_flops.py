@@ -285,6 +285,18 @@ def test_a_file_of_ones_own_and_json(tmp_path: Path) -> None:
     assert isinstance(tables, Flops) and tables.models[0].steps == 20_000
 
 
+def test_trainings_are_one_table_with_a_row_each(tmp_path: Path) -> None:
+    (file := tmp_path / "timed.toml").write_text('extends = "electra-tiny"\n[train]\nminutes = 5\n')
+    models = [count_flops(name, "modern") for name in ("electra-tiny", "electra-mini", str(file))]
+    (console := Console(file=io.StringIO(), width=200, record=True)).print(Flops(models))
+    *_, header, _, tiny, mini, timed, _ = console.export_text().splitlines()
+    for column in ("parameters", "sequences per step", "one step", "steps", "whole training", "x electra-tiny"):
+        assert column in header
+    assert "20,000" in tiny and f"{models[0].training:.4g}" in tiny and tiny.rstrip(" │").endswith(" 1")
+    assert mini.rstrip(" │").endswith(f"{models[1].training / models[0].training:.3g}")
+    assert "by the clock" in timed
+
+
 def test_terms_are_those_of_most_steps_and_the_training_is_that_of_all() -> None:
     model = count_flops("electra-plus-tiny", "modern")  # its last tenth predicts over the whole vocabulary
     head = model.terms["correction head"]["head vocabulary"]

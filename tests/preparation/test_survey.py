@@ -4,6 +4,7 @@ import pytest
 
 from electra.preparation import survey
 from electra.preparation.deduplication import document_hash
+from electra.preparation.run import _log_progress
 from electra.preparation.survey import HeldoutRule, choose_heldout, survey_corpus
 from electra.readers.base import Document, Reject
 
@@ -85,3 +86,10 @@ def test_the_survey_stops_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not seen.complete and seen.documents == 10
     assert seen.first_reject == "a, line 7: broken"
     assert survey_corpus(documents(10)).complete
+
+
+def test_the_progress_of_reading_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    items = [Document("a" * 4_000_000, "a.txt", 1), Reject("a.txt", 2, "the line is too long")] * 6
+    assert list(_log_progress(items)) == items
+    assert [record.progress for record in caplog.records] == [(12_000_000, None), (24_000_000, None)]  # type: ignore[attr-defined]
