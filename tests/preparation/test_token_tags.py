@@ -42,6 +42,11 @@ def test_a_treebank_tags_the_vocabulary(data_folder: Path, tmp_path: Path) -> No
     assert {path.name for path in data_folder.iterdir()} == before
 
 
+def test_one_shard_gives_all_sentences_that_a_tagger_reads(data_folder: Path) -> None:
+    data = TokenData.open(data_folder, verify=False)
+    assert len(data.train.shards) == 1 and len(token_tags._read_words(data, 9)) == 9
+
+
 def test_a_tagger_reads_sentences_of_every_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[list[str]] = []
 

@@ -37,7 +37,7 @@ def test_rates_weights_and_a_figure(model: str, tmp_path: Path, capsys: pytest.C
     assert str(tmp_path.parent) not in text and "NaN" not in text
     results = json.loads(text)
     assert [one["score"] for one in results["models"]] == list(results["meanings"])
-    assert results["oracle"] == {"value": 0, "interval": [0, 0]}
+    assert results["oracle"] == {"value": 0, "interval": [0, 0]} and results["resamples"] == 30
     errors = [3, 2, 2, 2, 1]  # the:a, my:why and <unk> of each first best
     assert results["first_best"]["value"] == pytest.approx(sum(errors) / 19)
     assert all(len(one["weights"]) == 2 for one in results["models"])
