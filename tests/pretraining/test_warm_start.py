@@ -181,8 +181,9 @@ def test_settings_that_the_networks_decide_are_refused_by_name(
     assert main([*command, "--model.layers", "3", "--init.token_table", "random"]) == 2
     assert "init.token_table, model.layers: decided by the networks" in capsys.readouterr().err
     assert main([*command, "--model.dropout", "0.2", "--generator.layers", "3"]) == 0
-    assert main([*command, "--init.generator", str(first), "--generator.layers", "3"]) == 2
-    assert "generator.layers: decided by" in capsys.readouterr().err
+    generator = ["--init.generator", str(first)]
+    assert main([*command, *generator, "--generator.layers", "3", "--init.output_bias", "unigram"]) == 2
+    assert "generator.layers, init.output_bias: decided by" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -103,6 +103,18 @@ def test_a_contrast_is_a_paired_test_of_sums_of_arms(tmp_path: Path) -> None:
     assert read_study(tmp_path / "archive").contrasts == report.contrasts
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_costs_are_columns_of_a_study_that_shows_them(tmp_path: Path, shown: bool) -> None:
+    costs = {"parameters": 1_500_000, "memory": 2**29, "tokens": 6_000}
+    results = [{**result("one", seed, {"a": 0.6, "b": 0.7}), **costs} for seed in range(2)]
+    (console := Console(file=io.StringIO(), width=200, record=True)).print(
+        read_study(study(tmp_path, results, costs=shown))
+    )
+    text = console.export_text()
+    for expected in ("parameters", "1.5M", "tokens/s", " 100 ", "memory, about", "0.5 GiB"):
+        assert (expected in text) == shown, expected
+
+
 def test_probes_are_shown_beside_the_average_of_the_fine_tuned_tasks(tmp_path: Path) -> None:
     scores = {"a": 0.6, "nonlinear-probe-upos": 0.2, "probe-chunking": 0.4}
     both = study(tmp_path / "both", [result("one", 0, scores)], suite=list(scores))
