@@ -56,6 +56,15 @@ def test_settings_of_other_objectives_are_checked_although_they_are_not_used() -
     assert config.objective.kind == "masked-lm"
 
 
+def test_a_generator_with_relative_positions_shares_no_weights() -> None:
+    kind = "generator.kind=relative"
+    refused = ["objective.sharing: a generator of kind relative cannot share weights; set it to none"]
+    assert problems(kind) == problems(kind, "objective.sharing=all") == refused
+    assert (
+        load_config(PretrainConfig, "electra-tiny", [kind, "objective.sharing=none"]).objective.sharing == "none"
+    )
+
+
 def test_a_deadline_that_cannot_be_kept_is_refused() -> None:
     assert problems("train.deadline=0.9") == ["train.deadline: must be at least 1 minute, got 0.9"]
 

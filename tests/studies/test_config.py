@@ -24,3 +24,10 @@ def test_a_study_finds_its_base_beside_it_and_the_command_line_in_the_current_fo
     monkeypatch.chdir(tmp_path / "here")
     assert load_study("../there/mine.toml").base == str(tmp_path / "there/base.toml")
     assert load_study("../there/mine.toml", base="base.toml").base == str(tmp_path / "here/base.toml")
+
+
+def test_an_arm_has_its_place_in_the_picture(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text('extends = "electra-nano"\n')
+    (path := tmp_path / "mine.toml").write_text(STUDY + 'line = "by width"\nx = 0.25\n')
+    [arm] = load_study(str(path)).arms
+    assert (arm.line, arm.x) == ("by width", 0.25)
