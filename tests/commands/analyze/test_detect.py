@@ -95,6 +95,7 @@ def test_models_and_baselines_are_compared(
     assert main([*command, "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "en.tsv: 30 sentences scored" in shown and "differences from" in shown and "rare words" in shown
+    assert "rewrites change it" not in shown
     text = (out / "detect.json").read_text()
     assert str(tmp_path.parent) not in text and "NaN" not in text
     results = json.loads(text)
@@ -201,7 +202,8 @@ def test_rewrites_and_a_separate_tuning_set(
         (folder / f"test.ref{number}").write_text("".join(" ".join(words) + "\n" for words in rewrites))
     command = ["analyze", "detect", small_model, "--data", str(folder), "--resamples", "10", "--tune", str(tagged)]
     assert main([*command, "--out", str(tmp_path / "out")]) == 0
-    assert "does a sentence look more wrong" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "does a sentence look more wrong" in shown and "of the rewrites change it" in shown
     results = json.loads((tmp_path / "out" / "detect.json").read_text())
     assert results["data"] == "rewrites/test" and results["parts"]["tune"]["sentences"] == 60
     scorer = Scorer(small_model, device="cpu")

@@ -103,6 +103,17 @@ def test_an_export_computes_the_same_in_transformers_and_loads_again(
         assert loaded.head is None
 
 
+def test_a_convolution_has_one_group_if_its_folder_does_not_say(
+    tokenizer_json: Path, tmp_path: Path, config: DebertaConfig
+) -> None:
+    save_masked_lm(tmp_path, tokenizer_json, replace(config, convolution_width=3))
+    fields = json.loads((path := tmp_path / "config.json").read_text())
+    assert fields.pop("conv_groups") == 1
+    path.write_text(json.dumps(fields))
+    loaded = huggingface.load(tmp_path).encoder.config
+    assert isinstance(loaded, DebertaConfig) and (loaded.convolution_width, loaded.convolution_groups) == (3, 1)
+
+
 def test_a_pipeline_of_transformers_marks_replaced_tokens(
     tokenizer_json: Path, tmp_path: Path, config: DebertaConfig
 ) -> None:
