@@ -22,7 +22,5 @@ def test_a_probe_has_the_best_layer_of_each_network() -> None:
     assert [column.header for column in table.columns][:4] == ["probe", "", "encoder", "layer"]
     cells = [list(column.cells) for column in table.columns]
     assert cells[:4] == [["part of speech", ""], ["accuracy", ""], ["one", "two"], ["1", "0"]]
-    assert [one[:5] for one in cells[4]] == ["0.750", "0.625"] and [one[:5] for one in cells[5]] == [
-        "0.250",
-        "0.500",
-    ]
+    scores_and_selectivities = [[one[:5] for one in column] for column in cells[4:]]
+    assert scores_and_selectivities == [["0.750", "0.625"], ["0.250", "0.500"]]

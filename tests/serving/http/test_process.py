@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from electra.serving.http import process
+from electra.serving.http.app import ModelServer
 from electra.serving.http.hosted_model import HostedModel
 from electra.serving.http.limits import Limits
 
@@ -43,7 +44,7 @@ def test_no_more_connections_are_closed_than_are_too_many(
 ) -> None:
     """Closed ones are still there at the next calls, and the others came at the same time."""
     monkeypatch.setattr(process, "MAX_WAITING_CONNECTIONS", 20)
-    server: Any = process.build_uvicorn_server(process.ModelServer([hosted], limits=Limits()))
+    server: Any = process.build_uvicorn_server(ModelServer([hosted], limits=Limits()))
     connections = Unordered(Connection(number) for number in range(50))
     server.server_state.connections = connections
     for _ in range(5):

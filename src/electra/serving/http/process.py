@@ -56,8 +56,8 @@ class GracefulServer(uvicorn.Server):
         """
         now, limit = time.monotonic(), KEEP_ALIVE_SECONDS + 2 * self.server.limits.seconds
         now_open: set[Any] = {one for one in self.server_state.connections if hasattr(one, "cycle")}
-        # In a fixed order, because those that are aborted here may still be open at the next call: then the same
-        # ones come first again, also of those that arrived at the same time.
+        # In a fixed order: a connection that is aborted here can still be open at the next call. It must then come
+        # first again, also among those that arrived at the same time; else others would be aborted in its place.
         connections = [one for one in self._states if one in now_open]
         connections += now_open.difference(connections)
         states = {}
