@@ -23,6 +23,7 @@ from electra.finetuning.config import load_task_config
 from electra.finetuning.evaluator import DevEvaluator
 from electra.finetuning.results import FinetuneResult
 from electra.finetuning.setup import build_setup
+from electra.serving.predictor import Predictor
 from electra.tasks.subsampling import subsample
 from electra.training.run_folder import RunFolder
 
@@ -183,7 +184,9 @@ def test_with_patience_every_epoch_is_evaluated(model: str, hopeless: Path, tmp_
     assert len(evaluations(out / "seed-0")) == 3
 
 
-def test_a_run_with_constant_predictions_has_failed(model: str, tmp_path: Path) -> None:
+def test_a_run_with_constant_predictions_has_failed(
+    model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     draw = random.Random(0)
     rows = [{"text": sentence(draw), "label": "rare" if i % 20 == 0 else "usual"} for i in range(200)]
     data = write(tmp_path / "train.csv", rows)
@@ -193,6 +196,11 @@ def test_a_run_with_constant_predictions_has_failed(model: str, tmp_path: Path) 
     assert str(shown).endswith('model (failed: it always predicts "usual"; do not use it)')
     assert json.loads((tmp_path / "out/results.json").read_text())["failed"] == 1
     assert result.seeds[0].metrics["matthews"] == 0.0
+    caplog.clear()
+    Predictor(tmp_path / "out", device="cpu")
+    assert caplog.messages == [
+        f'the fine-tuning of {tmp_path / "out"} failed: it always predicts "usual"; do not use its predictions'
+    ]
 
 
 def test_a_dry_run_estimates(model: str, easy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -221,7 +221,7 @@ def test_texts_of_any_length_and_script(tokenizer_json: Path, encoder: BertEncod
     actual = model(["the cat " * 500, "", "猫 \u200b 🙂"])
     assert len(actual) == 3 and all(sum(one["scores"].values()) == pytest.approx(1, abs=1e-4) for one in actual)
     assert [one.get("cut") for one in actual] == [True, None, None]
-    assert actual[0] == model(["the cat " * 30])[0]
+    assert near(actual[0], model(["the cat " * 30])[0])  # rounding differs between shapes of a batch
 
 
 def test_a_model_without_a_task_is_refused(tokenizer_json: Path, encoder: BertEncoder, tmp_path: Path) -> None:

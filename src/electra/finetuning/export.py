@@ -44,6 +44,8 @@ def export_model(setup: FinetuneSetup, model: TaskModel, out: Path, result: Seed
     task = {**problem.to_dict(), "max_length": data.max_length}
     if data.long != "cut":
         task |= {"long": data.long, "longest": data.longest}
+    if result.failed:
+        task["failed"] = result.failed  # whoever predicts with the model is warned
     if isinstance(head, TextHead):
         head = head.with_hidden(encoder.config) or head
     checkpoint_format = format_of_encoder(encoder.config)

@@ -36,8 +36,8 @@ class NamedTask(Protocol):
 
 
 NAMED_TASKS: dict[str, NamedTask] = {**glue.TASKS, **squad.TASKS, **tagging_datasets.TASKS}
-STORED_SETTINGS = ("max_length", "long", "longest")
-"""Settings of the input that a model stores together with its problem."""
+STORED_BESIDE_PROBLEM = ("max_length", "long", "longest", "failed")
+"""What a model stores together with its problem: settings of the input, and why its fine-tuning failed."""
 
 
 def find_named_task(name: str) -> tuple[str, NamedTask] | None:
@@ -58,7 +58,7 @@ def task_problems(fields: Mapping[str, Any]) -> list[str]:
     ]
     problems += [
         f"{name} must be a string, found {reprlib.repr(value)}"
-        for name in ("kind", "long")
+        for name in ("kind", "long", "failed")
         if not isinstance(value := fields.get(name, ""), str)
     ]
     if problems:
@@ -70,14 +70,14 @@ def task_problems(fields: Mapping[str, Any]) -> list[str]:
 
 
 def load_problem(fields: Mapping[str, Any]) -> Problem:
-    """Return the problem of a fine-tuned model from what `Problem.to_dict` returned and `STORED_SETTINGS`.
+    """Return the problem of a fine-tuned model from what `Problem.to_dict` returned and `STORED_BESIDE_PROBLEM`.
 
     Raises:
         CheckpointError: there is no such kind of problem, or a field has another type than the problem needs.
     """
     if problems := task_problems(fields):
         raise CheckpointError(f"the model cannot be used: the description of its task: {'; '.join(problems)}")
-    own = {name: value for name, value in fields.items() if name not in ("kind", *STORED_SETTINGS)}
+    own = {name: value for name, value in fields.items() if name not in ("kind", *STORED_BESIDE_PROBLEM)}
     try:
         problem: Problem = tasks.get(fields.get("kind", "")).from_dict(own)
     except (ConfigError, TypeError) as error:
