@@ -1,7 +1,10 @@
 """What many tests share: a small text of our own, and the shards made of it."""
 
 import json
+import os
 import random
+import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +31,22 @@ PLACES = [
     "after the storm",
     "at night",
 ]
+
+
+def seed_torch(name: str) -> None:
+    """Give PyTorch's global generator a seed of this name's own, so that weights depend on no other test."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(zlib.crc32(f"{os.environ.get('TEST_SEED', '0')} {name}".encode()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
+    seed_torch(f"{request.node.nodeid} {fixturedef.argname}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    seed_torch(item.nodeid)
 
 
 @pytest.fixture(autouse=True)
