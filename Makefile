@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-browser test-random lint dist docs site bench torture mutate
+.PHONY: help install quickstart test test-browser test-random test-disturbed lint dist docs site bench torture mutate
 
 help: ## this list
 	@awk -F ': .*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test-browser: $(READY) ## the tests of the page of `electra serve`; installs Chr
 
 test-random: $(READY) ## the whole test suite in random order of files and of the tests in a file
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --random-order-bucket=module
+
+test-disturbed: $(READY) ## the whole test suite while its processes are paused at random (SEED=2: other pauses and weights)
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/disturbed_tests.py --seed $(or $(SEED),1) --numprocesses logical --maxprocesses 8 --dist loadfile
 
 dist: $(READY) ## build the sdist and the wheel in dist/, and try the wheel in an empty environment
 	rm -rf dist
