@@ -33,12 +33,12 @@ def running_processes(root: int) -> list[int]:
     stopped = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            state, parent, *_ = stat.read_text().rpartition(")")[2].split()
+            state, parent, *_ = stat.read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue  # it has ended
         process = int(stat.parent.name)
         children[int(parent)].append(process)
-        if state in "ZT":  # tests stop some processes themselves
+        if state in (b"Z", b"T"):  # tests stop some processes themselves
             stopped.add(process)
     found, left = [], [root]
     while left:
