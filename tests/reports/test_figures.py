@@ -1,6 +1,10 @@
 """Figures of analyses and studies: markers are not cut off, lines have labels, labels keep a margin."""
 
+import itertools
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from electra.reports.analyses import parts_of_speech, rescore
 from electra.reports.figures import new_figure
@@ -10,6 +14,19 @@ from electra.reports.study_results import ArmResult
 
 def value(share: float) -> dict[str, Any]:
     return {"value": share, "interval": [share, share], "low": share, "high": share}
+
+
+def a_rescoring() -> Any:
+    rates = {name: value(0.4) for name in ("first_best", "random", "oracle")}
+    model = {"model": "nano", "score": "pll", "alone": value(0.4), "rescored": value(0.4)}
+    curve = [{"strength": 1, "rate": 0.4}, {"strength": 2, "rate": 0.5}]
+    return rescore.draw({**rates, "length_alone": {"rescored": value(0.4)}, "models": [{**model, "curve": curve}]})
+
+
+def a_study() -> Any:
+    row = ArmResult("base", "as it is", 1.0, (), 0, 0, (80.0, 81.0), None, None, "", None, None)
+    settings = {"shares": [1.0], "control": "base", "suite": [], "title": "", "flops": 1}
+    return study_figure({"arms": {"base": {"x": None}}, **settings}, [row])
 
 
 def test_markers_at_zero_are_not_cut_off() -> None:
@@ -24,29 +41,24 @@ def test_markers_at_zero_are_not_cut_off() -> None:
 
 
 def test_the_line_of_the_first_best_has_a_label_and_titles_have_one_size() -> None:
-    rates = {name: value(0.4) for name in ("first_best", "random", "oracle")}
-    model = {"model": "nano", "score": "pll", "alone": value(0.4), "rescored": value(0.4)}
-    curve = [{"strength": 1, "rate": 0.4}, {"strength": 2, "rate": 0.5}]
-    results = {**rates, "length_alone": {"rescored": value(0.4)}, "models": [{**model, "curve": curve}]}
-    left, right = rescore.draw(results).axes
+    left, right = a_rescoring().axes
     assert "first best" in [text.get_text() for text in right.get_legend().get_texts()]
     assert left.title.get_fontsize() == right.title.get_fontsize()
 
 
 def test_the_line_of_a_study_has_a_label() -> None:
-    row = ArmResult("base", "as it is", 1.0, (), 0, 0, (80.0, 81.0), None, None, "", None, None)
-    results = {
-        "arms": {"base": {"x": None}},
-        "shares": [1.0],
-        "control": "base",
-        "suite": [],
-        "title": "",
-        "flops": 1,
-    }
-    [axes] = study_figure(results, [row]).axes  # type: ignore[union-attr]
+    [axes] = a_study().axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["the control: as it is"]
     [line] = [line for line in axes.lines if line.get_label() == "the control: as it is"]
     assert set(line.get_xdata()) == {80.5}, "its mean"
+
+
+def test_no_legend_warns_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = itertools.count()
+    monkeypatch.setattr("matplotlib.legend.time", SimpleNamespace(perf_counter=lambda: 3600 * next(hours)))
+    for figure in (a_rescoring(), a_study()):
+        figure.canvas.draw()  # a warning is an error
+    assert next(hours) > 1, "the clock was read"
 
 
 def test_labels_do_not_touch_the_edge() -> None:

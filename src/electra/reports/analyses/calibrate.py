@@ -160,4 +160,4 @@ def _draw_diagram(above: Any, below: Any, rows: Iterator[tuple[str, str, Row]], 
     above.set(xlim=(0, highest), ylim=(0, highest))
     for axes in (above, below):
         axes.grid(alpha=0.3)
-    above.legend(frameon=False, fontsize=8)
+    above.legend(frameon=False, fontsize=8, loc="best")

@@ -137,7 +137,7 @@ def draw(results: Results) -> Any:
     for axes in (curves, bars):
         axes.grid(alpha=0.3)
         axes.set_axisbelow(True)
-    curves.legend(frameon=False, fontsize=8)
+    curves.legend(frameon=False, fontsize=8, loc="best")
     scored = results["parts"]["scored"]
     error_rate = scored["errors"] / scored["words"]
     figure.suptitle(f"{results['data']}: {scored['words']:,} words, {error_rate:.1%} of them wrong", fontsize=10)

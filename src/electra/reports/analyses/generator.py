@@ -140,7 +140,7 @@ def draw(results: Results) -> Any:
     for axes in (by_band, calibration, of_fakes, over):
         axes.grid(alpha=0.3)
         if axes.get_legend() is None:
-            axes.legend(frameon=False, fontsize=8)
+            axes.legend(frameon=False, fontsize=8, loc="best")
     figure.suptitle(f"held-out text of {results['data']}, {results['tokens']:,} tokens", fontsize=10)
     return figure
 

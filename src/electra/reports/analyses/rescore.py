@@ -121,7 +121,7 @@ def draw(results: Results) -> Any:
     curves.set(xlabel="the model's spread within a list over the recognizer's", ylabel="word error rate, %")
     curves.set_title("all utterances, nothing fitted, no length penalty", fontsize=TITLE_SIZE)
     curves.grid(alpha=0.3)
-    curves.legend(frameon=False, fontsize=7)
+    curves.legend(frameon=False, fontsize=7, loc="best")
     return figure
 
 
