@@ -1,13 +1,16 @@
-"""Run tests on a machine that disturbs them, so that those fail that pass by chance: `make test-disturbed`.
+"""Run tests on a machine that disturbs them, to find those that pass by chance: `make test-disturbed`.
 
     python scripts/disturbed_tests.py [--seed N] [ARGUMENTS OF PYTEST]
 
 - Processes are stopped at random moments for up to three seconds, as if the machine had too much to do:
-  pytest, its workers, and what tests start. A test that relies on less than a few seconds fails.
-- Linear layers round differently for each number of rows, as on some CPUs (rounding_by_shape.py). A test fails if
-  it expects the same digits of a text alone and in a batch.
-- Random weights are others than in `make test`: N is `TEST_SEED`, 1 by default. A test fails if it passes for some
-  weights only.
+  pytest, its workers, and what tests start. This finds tests that rely on less than a few seconds.
+- The rounding in linear layers depends on the number of rows, as on some CPUs (rounding_by_shape.py), in pytest
+  and its workers, not in what tests start. This finds tests that expect the same digits of a text alone and in
+  a batch.
+- Random weights are others than in `make test`: N is `TEST_SEED`, 1 by default. This finds tests that pass for
+  some weights only.
+
+A test that stops a process itself may fail here by chance: the end of a pause lets that process go on.
 """
 
 import argparse

@@ -34,7 +34,7 @@ PLACES = [
 
 
 def seed_torch(name: str) -> None:
-    """Give PyTorch's global generator a seed of this name's own, so that weights depend on no other test."""
+    """Seed PyTorch by this name, if it is imported: weights then depend on no other test."""
     if torch := sys.modules.get("torch"):
         torch.manual_seed(zlib.crc32(f"{os.environ.get('TEST_SEED', '0')} {name}".encode()))
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from electra import durable
 
+BEST_PLACE: dict[str, Any] = {"loc": "best"}
+"""A legend where it covers least. Without it matplotlib does the same, and warns if that takes over a second."""
+
 
 def new_figure(width: float, height: float) -> Any:
     """An empty figure of a size in inches."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.objectives.metric_labels import metric_label
-from electra.reports.figures import new_figure, save_figure
+from electra.reports.figures import BEST_PLACE, new_figure, save_figure
 from electra.reports.study_results import ArmResult, Record, heldout_metric_of, is_percent, without_probes
 
 INSIDE_LEGEND = 4
@@ -47,9 +47,8 @@ def study_figure(study: Record, arms: Sequence[ArmResult]) -> Any | None:
     figure.suptitle(f"{study['title']}\n{study['flops']:.2g} FLOPs per run; {drawn}", fontsize=10)
     axes.grid(alpha=0.3)
     if labels := axes.get_legend_handles_labels()[1]:
-        # "best" is the default, but with the default matplotlib warns if it takes more than a second
         outside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-        axes.legend(frameon=False, fontsize=8, **(outside if len(labels) > INSIDE_LEGEND else {"loc": "best"}))
+        axes.legend(frameon=False, fontsize=8, **(outside if len(labels) > INSIDE_LEGEND else BEST_PLACE))
     return figure
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Results, count_of, windowed_notes
-from electra.reports.figures import new_figure
+from electra.reports.figures import BEST_PLACE, new_figure
 from electra.reports.tables import NumericTable, format_number, format_with_interval
 
 TITLE = "Calibration of replaced-token probabilities"
@@ -160,4 +160,4 @@ def _draw_diagram(above: Any, below: Any, rows: Iterator[tuple[str, str, Row]], 
     above.set(xlim=(0, highest), ylim=(0, highest))
     for axes in (above, below):
         axes.grid(alpha=0.3)
-    above.legend(frameon=False, fontsize=8, loc="best")
+    above.legend(frameon=False, fontsize=8, **BEST_PLACE)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Results, count_of
-from electra.reports.figures import new_figure
+from electra.reports.figures import BEST_PLACE, new_figure
 from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_number, format_with_interval
 
 TITLE = "Detection of learners' wrong words"
@@ -137,7 +137,7 @@ def draw(results: Results) -> Any:
     for axes in (curves, bars):
         axes.grid(alpha=0.3)
         axes.set_axisbelow(True)
-    curves.legend(frameon=False, fontsize=8, loc="best")
+    curves.legend(frameon=False, fontsize=8, **BEST_PLACE)
     scored = results["parts"]["scored"]
     error_rate = scored["errors"] / scored["words"]
     figure.suptitle(f"{results['data']}: {scored['words']:,} words, {error_rate:.1%} of them wrong", fontsize=10)

@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Results
-from electra.reports.figures import new_figure
+from electra.reports.figures import BEST_PLACE, new_figure
 from electra.reports.tables import NumericTable, format_with_interval
 
 TITLE = "The generator's proposals"
@@ -140,7 +140,7 @@ def draw(results: Results) -> Any:
     for axes in (by_band, calibration, of_fakes, over):
         axes.grid(alpha=0.3)
         if axes.get_legend() is None:
-            axes.legend(frameon=False, fontsize=8, loc="best")
+            axes.legend(frameon=False, fontsize=8, **BEST_PLACE)
     figure.suptitle(f"held-out text of {results['data']}, {results['tokens']:,} tokens", fontsize=10)
     return figure
 

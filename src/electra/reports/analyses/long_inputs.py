@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Results, count_of
-from electra.reports.figures import new_figure
+from electra.reports.figures import BEST_PLACE, new_figure
 from electra.reports.tables import NumericTable
 
 TITLE = "Long inputs"
@@ -77,7 +77,7 @@ def draw(results: Results) -> Any:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8, loc="best")
+        axes.legend(frameon=False, fontsize=8, **BEST_PLACE)
     return figure
 
 

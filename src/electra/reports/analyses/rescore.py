@@ -5,7 +5,7 @@ from typing import Any
 from rich.table import Table
 
 from electra.reports.analysis import Results, count_of, windowed_notes
-from electra.reports.figures import new_figure
+from electra.reports.figures import BEST_PLACE, new_figure
 from electra.reports.tables import NO_INTERVAL_NOTE, NumericTable, format_with_interval
 
 TITLE_SIZE = 10
@@ -121,7 +121,7 @@ def draw(results: Results) -> Any:
     curves.set(xlabel="the model's spread within a list over the recognizer's", ylabel="word error rate, %")
     curves.set_title("all utterances, nothing fitted, no length penalty", fontsize=TITLE_SIZE)
     curves.grid(alpha=0.3)
-    curves.legend(frameon=False, fontsize=7, loc="best")
+    curves.legend(frameon=False, fontsize=7, **BEST_PLACE)
     return figure
 
 
