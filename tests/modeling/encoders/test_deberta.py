@@ -133,7 +133,7 @@ def test_float32_agrees_with_float64() -> None:
     encoder, _ = networks(CONFIG)
     ids_BL, mask_BL = inputs(41)
     states_BLD = encoder(ids_BL, None, mask_BL)
-    assert (states_BLD - encoder.double()(ids_BL, None, mask_BL))[mask_BL].abs().max() < 1e-5
+    assert (states_BLD - encoder.double()(ids_BL, None, mask_BL))[mask_BL].abs().max() < 5e-5
 
 
 @torch.no_grad()
