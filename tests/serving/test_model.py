@@ -1,5 +1,6 @@
 """Saving a loaded model, and its upload."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,15 @@ from small_model import TEXTS, write_model
 from transformers import AutoModel, AutoTokenizer
 
 import electra
+from electra.commands.export import ExportConfig
+from electra.commands.export import run as export
 from electra.errors import CheckpointError, ConfigError
 from electra.export.onnx.write import save_onnx
 from electra.modeling.encoders.bert import BertConfig
 from electra.modeling.encoders.modernbert import ModernBertConfig
 from electra.modeling.heads import MaskedLanguageModelHead
+from electra.serving.http.hosted_model import HostedModel
+from electra.tasks.classification import Classification
 
 
 @pytest.mark.parametrize("head", ["discriminator", "masked language model"])
@@ -97,3 +102,28 @@ def test_a_save_that_was_interrupted_can_be_repeated(tmp_path: Path) -> None:
 def test_a_device_that_is_missing_is_an_error_when_the_model_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no device 'gpu'"):
         electra.load(write_model(tmp_path / "model"), device="gpu")
+
+
+def test_a_model_whose_fine_tuning_failed_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write_model(tmp_path / "tuned", problem=Classification(("accuracy",), labels=("bad", "good")))
+    electra.load(folder).predict(TEXTS)
+    assert "failed" not in caplog.text
+    config = json.loads((path := folder / "config.json").read_text())
+    config["electra_task"]["failed"] = 'it always predicts "bad"'
+    path.write_text(json.dumps(config))
+
+    def warned(model: Path) -> bool:
+        messages = [message for message in caplog.messages if "failed" in message]
+        caplog.clear()
+        return messages == [
+            f'the fine-tuning of {model} failed: it always predicts "bad"; do not use its predictions'
+        ]
+
+    electra.load(folder).predict(TEXTS)
+    assert warned(folder)
+    HostedModel(str(folder), device="cpu")
+    assert warned(folder)
+    export(ExportConfig(str(folder), to="onnx", out=tmp_path / "onnx"))
+    assert warned(folder)
+    electra.load(tmp_path / "onnx").predict(TEXTS)
+    assert warned(tmp_path / "onnx")

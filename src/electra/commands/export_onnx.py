@@ -14,7 +14,7 @@ from electra.export.loading import find_model, is_model_folder, load_pretrained
 from electra.export.onnx.check import TOLERANCE
 from electra.export.onnx.model import OnnxModel, load_onnx
 from electra.export.onnx.write import SavedOnnx, exported_task, save_onnx, whole_folder
-from electra.export.pretrained import Pretrained
+from electra.export.pretrained import Pretrained, warn_if_failed
 from electra.finetuning.results import load_dev_examples
 from electra.folder_lock import hold, is_lock_file
 from electra.pretraining.export import save_networks
@@ -93,6 +93,7 @@ def export_onnx(
         if part == "encoder":
             pretrained = pretrained.encoder_only()
         written = save_onnx(pretrained, out, weights=quantize or "float32", config_json=folder / "config.json")
+        warn_if_failed(pretrained.task, model)
         _warn(pretrained)
         if not quantize:
             return OnnxExport(written, None)

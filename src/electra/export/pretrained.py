@@ -1,7 +1,9 @@
 """A pre-trained or fine-tuned model: encoder, head and tokenizer."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from tokenizers import Tokenizer
@@ -15,6 +17,8 @@ from electra.modeling.heads import (
     SentencePairHead,
 )
 from electra.modeling.task_heads import ConditionalSpanHead, SpanHead, TaskHead, TextHead, TokenHead
+
+logger = logging.getLogger(__name__)
 
 Head = MaskedLanguageModelHead | ReplacedTokenHead | LanguageModelHead | TaskHead
 HeadKind = Literal[
@@ -45,6 +49,12 @@ def head_kind(head: nn.Module) -> HeadKind:
     if isinstance(head, TextHead) and head.linear:
         return "linear-text"
     return _HEAD_KINDS[type(head)]
+
+
+def warn_if_failed(task: Mapping[str, Any] | None, model: str | Path) -> None:
+    """Log a warning if the best fine-tuning of a model failed, which its stored task says."""
+    if failed := (task or {}).get("failed"):
+        logger.warning("the fine-tuning of %s failed: %s; do not use its predictions", model, failed)
 
 
 @dataclass(frozen=True)

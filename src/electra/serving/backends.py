@@ -17,7 +17,7 @@ from electra.export.loading import find_model, load_pretrained
 from electra.export.onnx.graph import IDS, MASK, SEGMENTS, is_onnx
 from electra.export.onnx.heads import ALLOWED, BEGINS, POSITIONS
 from electra.export.onnx.model import OnnxModel, load_onnx
-from electra.export.pretrained import Pretrained
+from electra.export.pretrained import Pretrained, warn_if_failed
 from electra.modeling.device import resolve_device
 from electra.modeling.encoders.base import attention_mask
 from electra.modeling.heads import MaskedLanguageModelHead, ReplacedTokenHead
@@ -62,7 +62,7 @@ class Backend(Protocol):
 
 
 def load_model(model: str | Path | LoadedModel, *, max_length: int | None = None) -> LoadedModel:
-    """Load a MODEL or an ONNX folder; a loaded model is returned as it is.
+    """Load a MODEL or an ONNX folder; a loaded model is returned as it is. A failed fine-tuning is warned of.
 
     Args:
         max_length: maximum number of tokens that are read at once, special tokens included. None: that of the
@@ -74,8 +74,9 @@ def load_model(model: str | Path | LoadedModel, *, max_length: int | None = None
         DataError: the tokenizer cannot be read or lacks a special token.
     """
     if not isinstance(model, Pretrained | OnnxModel):
-        folder = find_model(model)
+        name, folder = model, find_model(model)
         model = load_onnx(folder) if is_onnx(folder) else load_pretrained(folder)
+        warn_if_failed(model.task, name)
     return model if max_length is None else _with_max_length(model, max_length)
 
 

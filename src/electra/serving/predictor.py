@@ -111,10 +111,6 @@ class Predictor:
             )
         assert kind not in ("discriminator", "generator")
         self.problem = load_problem(loaded.task)
-        if failed := loaded.task.get("failed"):
-            logger.warning(
-                "the fine-tuning of %s failed: %s; do not use its predictions", name_in_messages(model), failed
-            )
         row = loaded.task.get("max_length", loaded.max_length)
         self.long = LongTexts(way, row) if (way := loaded.task.get("long")) in LONG_TEXT_METHODS else None
         self.input_spec = InputSpec(
