@@ -149,3 +149,12 @@ def test_changed_data_is_detected(table: Path, tmp_path: Path, change: tuple[str
     dev.write_text(dev.read_text().replace(*change))
     with pytest.raises(DataError, match=r"dev\.jsonl:8: .* the data has changed"):
         compare_finetunings(one, two)
+
+
+def test_a_split_without_answers_is_not_compared(
+    table: Path, tested: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [line.rpartition(",")[0] for line in (table / "dev.csv").read_text().splitlines()]
+    (table / "test.csv").write_text("\n".join(texts))
+    assert compare_finetunings(*tested, resamples=20).others == {}
+    assert "test is not compared: " in caplog.text and "the data has changed" in caplog.text

@@ -131,6 +131,9 @@ def test_a_seed_that_diverges_is_flagged_and_the_others_count(
     assert "failed: it diverged" in render(result) and (out / "model/config.json").is_file()
     hot = tune(small_model, data, tmp_path / "hot", **{"optimizer.learning_rate": 1e30, "train.epochs": 4})
     assert str(hot.seeds[0].failed).startswith("it diverged at step") and "best model" not in render(hot)
+    file = min((tmp_path / "hot/seed-0/not-finite").iterdir())
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(rows) == 16 and all(row["text"].split()[0] in NOUNS for row in rows)
     results = json.loads((tmp_path / "hot/results.json").read_text(), parse_constant=pytest.fail)
     assert results["model"] is None and 0 <= results["seeds"][0]["metrics"]["accuracy"] <= 1
 

@@ -16,6 +16,7 @@ from electra.errors import CheckpointError
 from electra.finetuning import run as run_
 from electra.finetuning import seed_run
 from electra.finetuning.results import FinetuneResult
+from electra.finetuning.setup import fingerprint
 from electra.tasks.base import Rows, build_rows
 
 Breaks = Callable[[int, Callable[[], None]], None]
@@ -105,8 +106,31 @@ def test_other_splits_are_predicted_again_only_if_another_seed_is_the_best(
     monkeypatch.setattr(run_, "Predictor", Predictor)
     (tmp_path / "model").mkdir()
     rows, task = build_rows([([5], None)], (2, 3)), SimpleNamespace(splits={"test": ["a text"]})
-    setup: Any = SimpleNamespace(rows={"test": rows}, other_splits=["test"], task=task, device="cpu")
+    splits = {"test": fingerprint(rows)}
+    setup: Any = SimpleNamespace(rows={"test": rows}, other_fingerprints=splits, task=task, device="cpu")
     for best_seed, times in ((0, 1), (0, 1), (1, 2)):
         splits = run_.predict_other_splits(setup, tmp_path, best_seed)
         (tmp_path / "results.json").write_text(json.dumps({"best_seed": best_seed, "predicted": splits}))
         assert predicted == [["a text"]] * times
+
+
+def test_metrics_of_a_test_file_that_has_changed_are_left_out(
+    model: str, easy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The best model predicts the new file, but the models of the seeds that would be evaluated on it are gone."""
+    (data := tmp_path / "data").mkdir()
+    out, lines = tmp_path / "out", easy.read_text().splitlines(keepends=True)
+    (data / "train.csv").write_text("".join(lines))
+    (data / "test.csv").write_text("".join(lines[:20]))
+    first = tune(model, data, out)
+    assert first.seeds[0].others.keys() == {"test"}
+    assert tune(model, data, out).seeds == first.seeds and "has changed" not in caplog.text
+    (data / "test.csv").write_text("".join(lines[:9]))
+    assert tune(model, data, out).seeds[0].others == {}
+    assert "test is new or has changed since seed 0 was finished, so it has no metric" in caplog.text
+    results = json.loads((out / "results.json").read_text())
+    assert results["seeds"][0]["others"] == {} and results["examples"]["test"] == 8
+    assert len((out / "test.jsonl").read_text().splitlines()) == 8
+    again = tune(model, data, out, seeds=2)
+    assert [list(one.others) for one in again.seeds] == [[], ["test"]]
+    assert "test:" not in str(again.__rich__()), "a median of one of two seeds says little"

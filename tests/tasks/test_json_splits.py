@@ -105,3 +105,10 @@ def test_a_folder_of_senteval_has_a_hint(files: list[str], tmp_path: Path) -> No
         rf"\(Other layouts\) says how to make a table of {them}$",
     ):
         tasks.get("classification").load_task("mr", DataConfig(path=tmp_path), HeadConfig())
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps({"train": [["a", "x"], ["b", "y"]] * 9}), encoding="utf-8-sig")
+    task = tasks.get("classification").load_task("own", DataConfig(path=path), HeadConfig())
+    assert len(task.splits["train"]) + len(task.splits["dev"]) == 18

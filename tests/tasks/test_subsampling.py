@@ -91,3 +91,9 @@ def test_rare_sets_of_labels_do_not_enlarge_a_part() -> None:
 def test_a_set_of_labels_of_which_the_share_is_one_is_a_group() -> None:
     assert Counter(stratify([(0, 1)] * 10 + [(0,)] * 90, 0.1)) == {"(0, 1)": 10, "(0,)": 90}
     assert Counter(stratify([(0, 1)] * 9 + [(0,)] * 91, 0.1)) == {"": 9, "(0,)": 91}
+
+
+def test_shots_are_for_one_label_per_text() -> None:
+    examples = [TextExample(f"text {i}", None, (i % 2,)) for i in range(20)]
+    with pytest.raises(DataError, match=r"data\.shots: a text can have several labels here; use data\.fraction"):
+        subsample(examples, fraction=1, shots=2, seed=0)

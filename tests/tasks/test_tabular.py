@@ -1,46 +1,24 @@
 """The user's own tables, valid and invalid."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from table_task import read, read_records, read_texts
 
 from electra.errors import ConfigError, DataError
 from electra.finetuning.config import load_task_config
 from electra.finetuning.load_task import load_task
-from electra.registry import tasks
 from electra.tasks.base import Task
 from electra.tasks.classification import Classification
-from electra.tasks.config import DataConfig, HeadConfig
+from electra.tasks.config import DataConfig
 from electra.tasks.multilabel import Multilabel
 from electra.tasks.regression import Regression
 from electra.tasks.tabular import find_files
 from electra.tasks.texts import TextExample
 
 GOOD = "text,label\n" + "".join(f"text {i},{'no' if i % 4 else 'yes'}\n" for i in range(40))
-
-
-def read(kind: Any, files: dict[str, Path], *, dev_share: float = 0.1, **columns: Any) -> Task:
-    """The task of files in one folder."""
-    names: dict[str, Any] = {split: file.name for split, file in files.items()}
-    data = DataConfig(path=next(iter(files.values())).parent, dev_share=dev_share, **names, **columns)
-    task: Task = tasks.get(kind).load_task("mine", data, HeadConfig())
-    return task
-
-
-def read_texts(kind: Any, tmp_path: Path, **texts: str) -> Task:
-    """The task of .csv files, one per split."""
-    for split, text in texts.items():
-        (tmp_path / f"{split}.csv").write_text(text)
-    return read(kind, {split: tmp_path / f"{split}.csv" for split in texts})
-
-
-def read_records(kind: Any, tmp_path: Path, records: list[dict[str, Any]], **columns: Any) -> Task:
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return read(kind, {"train": path}, **columns)
 
 
 def labels(actual: Task) -> tuple[str, ...]:
@@ -223,35 +201,6 @@ def test_numbers_are_scaled_by_the_training_part(tmp_path: Path) -> None:
     assert len(read_texts("regression", tmp_path, train=f"text,rating\n{rows}").splits["dev"]) == 1
 
 
-def test_several_labels_in_lists_or_strings(tmp_path: Path) -> None:
-    lists = [
-        {"text": "a", "labels": ["sea", "sky"]},
-        {"text": "b", "labels": []},
-        {"text": "c", "labels": ["land"]},
-    ]
-    strings = [{**one, "labels": ", ".join(one["labels"])} for one in lists]
-    other = [{**one, "labels": ";".join(one["labels"])} for one in lists]
-    for records, columns in ((lists, {}), (strings, {}), (other, {"separator": ";"})):
-        actual = read_records("multilabel", tmp_path, records * 5, **columns)
-        assert labels(actual) == ("land", "sea", "sky")
-        answers = {one.first: one.answer for examples in actual.splits.values() for one in examples}
-        assert answers == {"a": (1, 2), "b": (), "c": (0,)}
-
-
-def test_a_tenth_of_sets_of_labels_is_a_tenth(tmp_path: Path) -> None:
-    """It does not have a row of every rare set."""
-    sets = [["a"], ["a", "b"], *([f"x{i // 3}"] for i in range(60))]
-    records = [{"text": f"text {i}", "label": sets[i % 2] if i < 60 else sets[i - 58]} for i in range(120)]
-    actual = read_records("multilabel", tmp_path, records)
-    assert len(actual.splits["dev"]) == 12
-
-
-def test_dev_of_sets_of_labels_that_occur_once(tmp_path: Path) -> None:
-    records = [{"text": f"t{i}", "labels": [x for x in range(5) if i >> x & 1]} for i in range(32)]
-    actual = read_records("multilabel", tmp_path, records)
-    assert (len(actual.splits["train"]), len(actual.splits["dev"])) == (29, 3)
-
-
 def test_pairs(tmp_path: Path) -> None:
     text = "premise,hypothesis,label\n" + "It rained.,It was wet.,yes\nIt rained.,It was dry.,no\n" * 5
     actual = read_texts("pair", tmp_path, train=text)
@@ -325,6 +274,14 @@ def test_labels_of_the_test_split_are_optional(tmp_path: Path) -> None:
     ):
         actual = read_texts("classification", tmp_path, train=GOOD, test=test)
         assert [one.answer for one in actual.splits["test"]] == expected
+
+
+def test_a_column_beside_the_label_of_train_is_no_label_elsewhere(tmp_path: Path) -> None:
+    train = "text,label,rating\n" + "a,1,3\nb,2,2\n" * 5
+    actual = read_texts("classification", tmp_path, train=train, test="text,rating\na,1\n")
+    assert [one.answer for one in actual.splits["test"]] == [None]
+    with pytest.raises(DataError, match=r"dev\.csv: there is no column with a usual name for --data\.label"):
+        read_texts("classification", tmp_path, train=train, dev="text,rating\na,1\n")
 
 
 def names(actual: dict[str, Path]) -> dict[str, str]:

@@ -370,3 +370,15 @@ def test_random_tags_survive_the_network_and_back() -> None:
     predictions = problem.decode(examples, rows, oracle(problem, rows))
     scores = problem.compute_metrics(examples, predictions)
     assert scores["span_f1"] == 1.0 and scores["accuracy"] < 1.0, "the tags are mended, the spans the same"
+
+
+def test_a_test_file_can_have_words_alone(tmp_path: Path) -> None:
+    tagged = "A B-X\ndog O\n\n" * 4
+    for name, text in (("train", tagged), ("dev", tagged), ("test", "The\nend\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    for settings in ({}, {"text": "0", "label": "1"}):
+        splits = Tagging.load_task("own", DataConfig(path=tmp_path, **settings), HeadConfig()).splits
+        assert [(one.words, one.tags) for one in splits["test"]] == [(("The", "end"), None)]
+    (tmp_path / "train.txt").rename(tmp_path / "other.txt")
+    with pytest.raises(DataError, match=r"there is no training file; name one train\.txt, or choose"):
+        Tagging.load_task("own", DataConfig(path=tmp_path), HeadConfig())

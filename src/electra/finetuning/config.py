@@ -116,7 +116,7 @@ class FinetuneConfig:
     """Folder of the results."""
     seeds: PositiveInt = 1
     """Number of runs. They differ in the initial weights of the head, the order of the data and dropout."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """First of the seeds."""
     data: DataConfig = field(default_factory=DataConfig)
     head: HeadConfig = field(default_factory=HeadConfig)

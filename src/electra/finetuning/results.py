@@ -42,6 +42,7 @@ class SeedResult:
         identity: what it was trained from: fingerprints of the data and of the encoder.
         diverged: its numbers became infinite or NaN, so it has no model.
         others: metrics on other splits that have answers (MNLI's mismatched part, a test split), by split.
+        fingerprints: those of the splits in `others`. Results from before 2026-11-29 have none.
     """
 
     seed: int
@@ -52,6 +53,20 @@ class SeedResult:
     identity: dict[str, str] = field(default_factory=dict)
     diverged: bool = False
     others: dict[str, dict[str, float]] = field(default_factory=dict)
+    fingerprints: dict[str, str] = field(default_factory=dict)
+
+    def with_metrics_of(self, splits: Mapping[str, str]) -> "SeedResult":
+        """Return the result without the metrics on splits that have changed since, or are gone.
+
+        Args:
+            splits: the present fingerprints of the further splits.
+        """
+        others = {
+            split: metrics
+            for split, metrics in self.others.items()
+            if split in splits and self.fingerprints.get(split, splits[split]) == splits[split]
+        }
+        return replace(self, others=others)
 
 
 @dataclass(frozen=True)
@@ -98,7 +113,10 @@ class FinetuneResult:
             "mean": statistics.mean(values),
             "standard_deviation": statistics.stdev(values) if len(values) > 1 else None,
             "failed": self.failed,
-            "seeds": [{k: v for k, v in asdict(result).items() if k != "identity"} for result in self.seeds],
+            "seeds": [
+                {k: v for k, v in asdict(result).items() if k not in ("identity", "fingerprints")}
+                for result in self.seeds
+            ],
             "best_seed": self.best.seed,
             "pretrained": setup.config.model if setup.config.init == "pretrained" else None,
             "model": None if self.best.diverged else "model",

@@ -17,7 +17,7 @@ from electra.finetuning.results import (
     write_predictions,
 )
 from electra.finetuning.seed_run import remove_checkpoints, run_seed
-from electra.finetuning.setup import FinetuneSetup, build_setup, fingerprint
+from electra.finetuning.setup import FinetuneSetup, build_setup
 from electra.folder_lock import hold
 from electra.json_files import read_json, write_json
 from electra.objectives.metric_labels import metric_label
@@ -74,7 +74,15 @@ def finetune(config: FinetuneConfig, *, fresh: bool = False, progress: bool | No
 def train_seeds(setup: FinetuneSetup, out: Path, on_event: EventHook, *, bar: bool) -> FinetuneResult:
     """Train every seed that is not finished, and export the best model."""
     config, problem = setup.config, setup.task.problem
-    finished = load_finished_seeds(out, config, setup.identity)
+    finished = [
+        one.with_metrics_of(setup.other_fingerprints) for one in load_finished_seeds(out, config, setup.identity)
+    ]
+    for split in setup.scored_splits:
+        if missing := [one.seed for one in finished if split not in one.others and not one.diverged]:
+            logger.warning(
+                "%s is new or has changed since seed %s was finished, so it has no metric; to have one, train "
+                "again next to this with --fresh", split, ", ".join(map(str, missing)),
+            )  # fmt: skip
     result = FinetuneResult(out, setup.task.name, problem.metric, finished)
     for seed in range(config.seed, config.seed + config.seeds):
         if any(one.seed == seed for one in result.seeds):
@@ -109,7 +117,7 @@ def predict_other_splits(setup: FinetuneSetup, out: Path, best_seed: int) -> dic
     """
     stored = read_json(out / "results.json", optional=True)
     done = stored.get("predicted", {}) if stored.get("best_seed") == best_seed else {}
-    splits = {split: fingerprint(setup.rows[split]) for split in setup.other_splits}
+    splits = setup.other_fingerprints
     missing = [split for split in splits if done.get(split) != splits[split]]
     if missing and (out / "model").is_dir():  # there is none if every seed diverged
         predictor = Predictor(out, device=setup.device)

@@ -19,7 +19,14 @@ from electra.finetuning.evaluator import (
     write_scored_predictions,
 )
 from electra.finetuning.results import MAY_CHANGE, SeedResult, failure_reason
-from electra.finetuning.setup import DEV, FinetuneSetup, count_steps, fingerprint, micro_batches
+from electra.finetuning.setup import (
+    DEV,
+    FinetuneSetup,
+    count_steps,
+    describe_rows,
+    fingerprint,
+    micro_batches,
+)
 from electra.objectives.health import CORPUS_TOO_SMALL, LOSS_SPIKE, SLOWER, WARMING_UP
 from electra.tasks.base import Rows, TaskBatch
 from electra.tasks.task_model import TaskModel, layer_decay_scales
@@ -78,6 +85,7 @@ def run_seed(
         outputs = [{name: np.nan_to_num(x) for name, x in output.items()} for output in outputs]
     model.problem, predictions, metrics = predict_dev(setup, outputs)
     write_scored_predictions(run.path, DEV, problem, examples, predictions)
+    others = [] if diverged else setup.scored_splits
     result = SeedResult(
         seed,
         metrics,
@@ -86,7 +94,8 @@ def run_seed(
         seconds=round(trainer.progress.seconds, 3),
         identity=setup.identity,
         diverged=bool(diverged),
-        others={name: score_split(setup, model, name, run.path) for name in setup.scored_splits if not diverged},
+        others={name: score_split(setup, model, name, run.path) for name in others},
+        fingerprints={name: setup.other_fingerprints[name] for name in others},
     )
     return FinishedSeed(result, model)
 
@@ -140,6 +149,7 @@ def _build_trainer(
         # happen.
         sequence_length=max(1, round(float(np.minimum(rows.lengths, config.data.max_length).mean()))),
         identity={**setup.identity, "training part": fingerprint(rows)},
+        describe_rows=lambda step: describe_rows(config, rows, step, setup.pretrained.tokenizer),
     )
     decay, mode = config.optimizer.layer_decay, config.optimizer.layer_decay_mode
     context = RunContext(

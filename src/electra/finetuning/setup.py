@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from electra.data.sampling import epoch_rows, step_seed
 from electra.data.tokenizer import special_tokens
@@ -70,6 +73,11 @@ class FinetuneSetup:
     def other_splits(self) -> list[str]:
         """All splits but train and dev. The best model predicts them."""
         return [split for split in self.rows if split not in ("train", DEV)]
+
+    @cached_property
+    def other_fingerprints(self) -> dict[str, str]:
+        """Fingerprints of `other_splits`."""
+        return {split: fingerprint(self.rows[split]) for split in self.other_splits}
 
     @property
     def scored_splits(self) -> list[str]:
@@ -212,13 +220,26 @@ def micro_batches(
     """Return the micro-batches of a step, which depend on the step and the seed alone."""
     batch_size = config.train.batch_size
     size = config.train.micro_batch_size or batch_size
-    indices = epoch_rows(step, seed=config.seed, batch_size=batch_size, examples=len(rows))
+    indices = _rows_of_step(config, rows, step)
     return [
         collate(
             rows, indices[start : start + size], pad=pad, seed=step_seed(config.seed, step, micro_step=start)
         ).to(device)
         for start in range(0, len(indices), size)
     ]
+
+
+def describe_rows(config: FinetuneConfig, rows: Rows, step: int, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """Return the number and the text of each row of a step, for people to read."""
+    indices = _rows_of_step(config, rows, step)
+    texts = [tokenizer.decode(rows.ids[rows.starts[i] : rows.starts[i + 1]].tolist()) for i in indices]
+    return [{"row": int(i), "text": text} for i, text in zip(indices, texts, strict=True)]
+
+
+def _rows_of_step(config: FinetuneConfig, rows: Rows, step: int) -> NDArray[np.int64]:
+    """Return the numbers of the rows of a step's batch."""
+    batch_size = config.train.batch_size
+    return epoch_rows(step, seed=config.seed, batch_size=batch_size, examples=len(rows))
 
 
 def fingerprint(*splits: Rows) -> str:

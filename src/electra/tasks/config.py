@@ -29,7 +29,8 @@ class DataConfig:
     dev: str | None = None
     """File to evaluate on. Default: the file whose name starts with dev or valid, or else a part of train."""
     test: str | None = None
-    """File to predict. Default: the file whose name starts with test."""
+    """File to predict, and to evaluate on if it has labels. Default: the file whose name starts with test. Kind
+    answering has none."""
     text: str | None = None
     """Column of the text."""
     pair: str | None = None
@@ -48,7 +49,8 @@ class DataConfig:
     fraction: Annotated[float, Range(gt=0, le=1)] = 1.0
     """Train on this share of the training data only. Each seed has its own random sample."""
     shots: NonNegativeInt = 0
-    """Train on this number of examples of each label only. Each seed has its own random sample. 0: all."""
+    """Train on this number of examples of each label only, where each text has one label. Each seed has its own
+    random sample. 0: all."""
     max_length: NonNegativeInt = 0
     """Maximum number of tokens per row; of a long text, per window. 0: 128 for texts, 256 for tagging, 512 for
     questions, and for windows the length that the model was trained on, but not more than the model allows."""
@@ -73,6 +75,8 @@ class DataConfig:
         return None if self.long == "cut" else LongTexts(self.long, self.max_length)
 
     def problems(self) -> Iterator[str]:
+        if not self.separator:
+            yield "separator: is empty; give a character, such as ;"
         if self.shots and self.fraction < 1:
             yield "shots: give either shots or fraction"
         if 0 < self.max_length < SHORTEST:

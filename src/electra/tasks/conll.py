@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from electra.errors import DataError
@@ -97,6 +97,19 @@ def read(path: Path, columns: Columns) -> list[Sentence]:
             "sentence"
         )
     return sentences
+
+
+def read_test(path: Path, columns: Columns) -> list[Sentence]:
+    """Read the sentences of a test file, whose lines may be words alone, without tags.
+
+    Raises:
+        DataError: as `read`.
+    """
+    fields = (
+        fields for _, _, fields in _read_fields(path, Columns(0, None, columns.conllu)) if fields is not None
+    )
+    has_tags = len(next(fields, ())) > 1
+    return read(path, columns if has_tags else replace(columns, words=0, tags=None))
 
 
 def check_is_columns(path: Path, columns: Columns, labels: Collection[str]) -> None:

@@ -24,7 +24,7 @@ def read_json_splits(path: Path, split_of: Callable[[str], str | None]) -> dict[
         DataError: the file has another layout, or a list that belongs to no split.
     """
     try:
-        lists = json.loads(path.read_text(encoding="utf-8"))
+        lists = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(lists, dict):

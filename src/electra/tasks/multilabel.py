@@ -40,19 +40,15 @@ class Multilabel(TextProblem):
         train = table.splits["train"]
         labels = order_labels([label for row in train for label in _labels(row, data.separator)], file_of(train))
         indices = {label: number for number, label in enumerate(labels)}
-        examples = {
-            split: [
-                row.example(
-                    None
-                    if split == "test" and row.label in (None, "")
-                    else tuple(
-                        sorted(label_index(label, indices, row.place) for label in _labels(row, data.separator))
-                    )
-                )
-                for row in rows
-            ]
-            for split, rows in table.splits.items()
-        }
+
+        def example(row: TableRow) -> TextExample:
+            own = _labels(row, data.separator)
+            return row.example(tuple(sorted(label_index(label, indices, row.place) for label in own)))
+
+        examples = {split: [example(row) for row in rows] for split, rows in table.splits.items()}
+        test = table.splits.get("test", [])
+        if test and all(row.label in (None, "") for row in test):  # the labels are unknown
+            examples["test"] = [row.example(None) for row in test]
         problem = cls(("micro_f1", "macro_f1", "accuracy"), head.text, table.has_pairs, labels)
         return build_table_task(name, problem, examples, table, dev_share=data.dev_share)
 

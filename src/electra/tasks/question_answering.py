@@ -44,11 +44,12 @@ from electra.tasks.passages import (
 )
 from electra.tasks.squad_files import hold_out, read_questions
 from electra.tasks.squad_metrics import best_thresholds, compute_squad_metrics
-from electra.tasks.tabular import SPLIT_SEED
+from electra.tasks.tabular import SPLIT_SEED, find_files
 from electra.tasks.texts import split_pair
 
 SpanHeadKind = Literal["conditional", "plain"]
 
+NO_TRAINING_FILE = "name one train.json, or choose the files with --data.train FILE and --data.dev FILE"
 ANSWERABLE_WEIGHT = 0.5
 """Weight of the answerability loss (the original's `answerable_weight`)."""
 N_BEST_WRITTEN = 5
@@ -95,14 +96,17 @@ class QuestionAnswering(Problem):
 
     @classmethod
     def load_task(cls, name: str, data: DataConfig, head: HeadConfig) -> Task:
-        """Load files in SQuAD's format. Without `data.dev`, dev is a part of the training file."""
-        path = data.path or Path()
-        if path.is_dir() and data.train is None:
-            raise ConfigError("data.train: is missing; name the training file in SQuAD's format")
-        folder = path if path.is_dir() else path.parent
-        train = folder / (data.train or path.name)
-        dev = None if data.dev is None else folder / data.dev
-        return load_question_files(name, train, dev, pointer=head.span, dev_share=data.dev_share)
+        """Load files in SQuAD's format. Without a dev file, dev is a part of the training file."""
+        settings = {"test": data.test, "text": data.text, "pair": data.pair, "label": data.label}
+        if given := [f"data.{setting}" for setting, value in settings.items() if value is not None]:
+            raise ConfigError(
+                f"{', '.join(given)}: kind answering reads files in SQuAD's format, for train and dev, without "
+                "columns; leave this out, and answer the questions of another file with electra predict"
+            )
+        files = find_files(data, fits=lambda file: file.suffix == ".json", remedy=NO_TRAINING_FILE)
+        return load_question_files(
+            name, files["train"], files.get("dev"), pointer=head.span, dev_share=data.dev_share
+        )
 
     def make_example(self, text: Text, number: int) -> Question:
         return Question(str(number), *split_pair(text, number, "a question and its passage"))

@@ -22,6 +22,8 @@ def subsample(examples: Sequence[Any], *, fraction: float, shots: int, seed: int
     """
     answers = [getattr(example, "answer", None) for example in examples]
     if shots:
+        if any(isinstance(answer, tuple) for answer in answers):
+            raise DataError("data.shots: a text can have several labels here; use data.fraction")
         return _sample_shots(examples, stratify(answers, 1.0), shots, seed)
     if fraction == 1:
         return list(examples)

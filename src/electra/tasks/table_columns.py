@@ -22,7 +22,13 @@ USUAL_PAIRS = {
 
 
 def find_columns(
-    path: Path, names: Sequence[str], data: DataConfig, *, pairs: bool | None, needs_label: bool
+    path: Path,
+    names: Sequence[str],
+    data: DataConfig,
+    *,
+    pairs: bool | None,
+    needs_label: bool,
+    no_labels: Sequence[str] = (),
 ) -> tuple[str, str | None, str | None]:
     """Return the columns of the text, the second text (None: there are no pairs) and the label (None: not there).
 
@@ -30,6 +36,7 @@ def find_columns(
         names: all columns of the file.
         pairs: whether the rows have two texts. None: if a second column is named, or no column of a text is and
             the usual names are a pair.
+        no_labels: columns that are not the label in the training file, so not in others either.
 
     Raises:
         DataError: a column is missing.
@@ -40,10 +47,11 @@ def find_columns(
     text, pair = find_text_columns(
         path, names, data.text, data.pair, pairs=pairs, label=data.label, usual=(TEXT_COLUMNS, PAIR_COLUMNS)
     )
-    rest = [name for name in names if name not in (text, pair)]
+    used = (text, pair, *no_labels)
+    rest = [name for name in names if name not in used]
     if not needs_label and not (data.label in rest if data.label else _first_usual(rest, LABEL_COLUMNS)):
         return text, pair, None
-    return text, pair, _find(path, names, data.label, LABEL_COLUMNS, "--data.label", used=(text, pair))
+    return text, pair, _find(path, names, data.label, LABEL_COLUMNS, "--data.label", used=used)
 
 
 def find_text_columns(

@@ -83,11 +83,15 @@ def read_table(data: DataConfig, *, pairs: bool | None = None) -> Table:
         return _read_json(data.path, data, pairs=pairs)
     files = find_files(data)
     splits: dict[str, list[TableRow]] = {}
+    no_labels: Sequence[str] = ()
     for split in sorted(files, key=list(SPLIT_NAMES).index):  # train first, which decides about pairs
-        rows = splits[split] = list(_read_rows(files[split], data, split, notes, pairs=pairs))
+        rows = splits[split] = list(_read_rows(files[split], data, split, notes, pairs=pairs, no_labels=no_labels))
         if not rows:
             raise DataError(f"{files[split]}: the file has no rows")
         pairs = rows[0].second is not None
+        if split == "train":
+            names = next(read_records(files[split]))[1]
+            no_labels = [name for name in names if name != rows[0].label_column]
     return Table(splits, tuple(notes))
 
 
@@ -155,13 +159,16 @@ def build_table_task(
     return Task(name, problem, splits, (*notes, *table.notes))
 
 
-def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> dict[str, Path]:
+def find_files(
+    data: DataConfig, *, fits: Callable[[Path], bool] = is_table, remedy: str | None = None
+) -> dict[str, Path]:
     """Return the file of each split: the named one, else the one of the folder with such a name.
 
     If the data are a single file, it is `train`.
 
     Args:
         fits: whether a file of the folder has the right format.
+        remedy: what to do if a folder has no training file. None: advice for tables.
 
     Raises:
         DataError: there is no training file, a named file is missing, or two files could be the same split.
@@ -191,12 +198,12 @@ def find_files(data: DataConfig, *, fits: Callable[[Path], bool] = is_table) -> 
                 raise DataError(f"data.{split}: there is no file {folder / name}")
             files[split] = folder / name
     if "train" not in files:
-        raise DataError(f"{path}: there is no training file{_hint_for_layout(path)}")
+        raise DataError(f"{path}: there is no training file; {remedy or _remedy_for_layout(path)}")
     return files
 
 
-def _hint_for_layout(folder: Path) -> str:
-    """Return what to do with a folder that has no training file, as the end of a sentence."""
+def _remedy_for_layout(folder: Path) -> str:
+    """Return what to do with a folder that has no training file, as a table."""
     remedy = (
         "name one train.csv, or choose the files with --data.train FILE, --data.dev FILE and --data.test FILE "
         f"({known_endings(tables=True)})"
@@ -205,13 +212,13 @@ def _hint_for_layout(folder: Path) -> str:
         listed = ", ".join(path.relative_to(folder).as_posix() for path in found[:3])
         files, them = ("this file is", "it") if len(found) == 1 else ("these files are", "them")
         return (
-            f"; {remedy}. If {files} SentEval's ({listed}), docs/guides/finetuning.md (Other layouts) says how to "
+            f"{remedy}. If {files} SentEval's ({listed}), docs/guides/finetuning.md (Other layouts) says how to "
             f"make a table of {them}"
         )
     if whole := min(folder.glob(f"*{json_splits.SUFFIX}"), default=None):
         option = caller_name("--data", "`data.path`")
-        return f"; {remedy}. If {whole.name} has all splits, as CLINC150's, give it itself: {option} {whole}"
-    return f"; {remedy}"
+        return f"{remedy}. If {whole.name} has all splits, as CLINC150's, give it itself: {option} {whole}"
+    return remedy
 
 
 def order_labels(labels: Sequence[str], file: str) -> tuple[str, ...]:
@@ -256,13 +263,15 @@ def file_of(rows: Sequence[TableRow]) -> str:
 
 
 def _read_rows(
-    path: Path, data: DataConfig, split: str, notes: list[str], *, pairs: bool | None
+    path: Path, data: DataConfig, split: str, notes: list[str], *, pairs: bool | None, no_labels: Sequence[str]
 ) -> Iterator[TableRow]:
     """Yield the rows of a file. Rows of the test split may lack the label. `notes` gets the columns used."""
     columns: tuple[str, str | None, str | None] | None = None
     for line, record in read_records(path):
         if columns is None:
-            columns = find_columns(path, list(record), data, pairs=pairs, needs_label=split != "test")
+            columns = find_columns(
+                path, list(record), data, pairs=pairs, needs_label=split != "test", no_labels=no_labels
+            )
             notes.append(f"{split}: {_describe_columns(columns, list(record))}")
         text, pair, label = columns
         place = f"{path}:{line}"

@@ -50,6 +50,9 @@ test split of a treebank has features that no other split has."""
 SCORE_DIGITS = 4
 MAX_LISTED = 10  # tags in a message
 OUTSIDE = "O"
+NO_TRAINING_FILE = (
+    "name one train.txt, or choose the files with --data.train FILE, --data.dev FILE and --data.test FILE"
+)
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,10 @@ class Tagging(Problem):
     def load_task(cls, name: str, data: DataConfig, head: HeadConfig) -> Task:
         """Load text with one word per line, in columns. Without a dev file, dev is a part of train."""
         columns = _find_columns(data)
-        files = find_files(data, fits=lambda _: True)
-        splits = {split: conll.read(file, columns) for split, file in files.items()}
+        files = find_files(data, fits=lambda _: True, remedy=NO_TRAINING_FILE)
+        splits = {split: conll.read(file, columns) for split, file in files.items() if split != "test"}
+        if "test" in files:
+            splits["test"] = conll.read_test(files["test"], columns)
         notes: list[str] = []
         if "dev" not in splits:
             train = splits["train"]

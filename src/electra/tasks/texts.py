@@ -91,7 +91,7 @@ class TextProblem(Problem):
 
     def describe_example(self, example: TextExample) -> dict[str, Any]:
         texts = {"text": example.first} | ({} if example.second is None else {"pair": example.second})
-        return {**texts, "gold": self.format_answer(example.answer)}
+        return {**texts, "gold": None if example.answer is None else self.format_answer(example.answer)}
 
     def encode(self, examples: Sequence[TextExample], spec: InputSpec) -> Rows:
         """Return one row per example. If a pair is too long, the longer text loses tokens at its end."""

@@ -74,7 +74,7 @@ class TrainConfig(LoopConfig):
     batch_ramp_steps: NonNegativeInt = 0
     """Steps over which the batch size grows. Each third of them uses a quarter, a half, then three quarters of
     batch_size. 0: the full batch size from the start."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """Seed of everything random."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Compile the encoders with torch.compile, which takes a minute at the start. auto: on a GPU only, not with
