@@ -83,3 +83,10 @@ def test_the_test_texts_of_a_task_in_one_file(tmp_path: Path) -> None:
     path.write_text(json.dumps({"train": lists["train"]}))
     with pytest.raises(DataError, match="there is no test text"):
         run(PredictConfig(model, input=str(path)))
+
+
+def test_a_line_that_is_too_long_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("electra.readers.lines.MAX_LINE", 10)
+    (path := tmp_path / "texts.txt").write_text("short\n" + "long " * 9 + "\n")
+    with pytest.raises(DataError, match=r"texts\.txt:2: the line is longer than .* MiB; split it"):
+        list(prediction_files._read_text_lines(str(path)))

@@ -136,3 +136,17 @@ def test_bad_files_are_refused_with_the_line(
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.txt: cannot be read"):
         read(tmp_path / "none.txt", Columns())
+
+
+def test_a_write_that_fails_leaves_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(tmp_path, "a b\nc d\n")
+    before = path.read_text()
+
+    def fail(partial: Path, *_: object, **__: object) -> None:
+        partial.write_bytes(b"a")
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    with pytest.raises(DataError, match="cannot be written"):
+        write(path, path, Columns(), [["A", "B"]])
+    assert path.read_text() == before and [one.name for one in tmp_path.iterdir()] == [path.name]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.errors import ConfigError, DataError
 from electra.readers.base import TableReader, get_reader
-from electra.readers.lines import CONVERT_ENCODING, read_lines
+from electra.readers.lines import CONVERT_ENCODING, MAX_LINE, read_lines
 from electra.readers.read import read_records
 from electra.serving.text_files import (
     STANDARD_INPUT,
@@ -134,8 +134,10 @@ def _read_text_lines(name: str) -> Iterator[str]:
     """The lines of a file. A broken line is an error, because predictions are matched by line."""
     numbered = enumerate(sys.stdin.buffer, start=1) if name == STANDARD_INPUT else read_lines(Path(name))
     for number, line in numbered:
+        if line is None:
+            raise DataError(f"{name}:{number}: the line is longer than {MAX_LINE >> 20} MiB; split it")
         try:
-            text = (line or b"").decode().rstrip("\r\n")
+            text = line.decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{name}:{number}: broken UTF-8 ({error.reason}); fix this line; or, {CONVERT_ENCODING}"

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from electra import durable
 from electra.errors import DataError
 from electra.readers.lines import check_is_text, read_lines
 
@@ -149,7 +150,8 @@ def write(source: Path, target: Path, columns: Columns, predicted: Sequence[Sequ
     """Write a copy of a file that `read` can read, with a predicted tag for each of its words.
 
     In CoNLL-U, the field `columns.tags` is replaced. In other files, each line gets one more column at its end, so
-    that conlleval finds the file's own tag and the predicted one where it expects them.
+    that conlleval finds the file's own tag and the predicted one where it expects them. An existing file is
+    replaced as a whole or not at all, so the target can be the source.
 
     Raises:
         DataError: the source cannot be read, the number of tags is not the number of words, or the target cannot
@@ -176,8 +178,12 @@ def write(source: Path, target: Path, columns: Columns, predicted: Sequence[Sequ
             copied.append(f"{line.rstrip(' ')}{separator}{tag}")
     if used != len(tags):
         raise DataError(f"{source}: it has {used:,} words, but there are {len(tags):,} tags; predict them again")
+    text = "\n".join(copied) + "\n"
     try:
-        target.write_text("\n".join(copied) + "\n", encoding="utf-8")
+        if target.exists() and not target.is_file():  # such as /dev/stdout, which a rename would replace
+            target.write_text(text, encoding="utf-8")
+        else:
+            durable.write_text(target, text)
     except OSError as error:
         raise DataError(f"{target}: cannot be written ({error.strerror or error})") from error
 
