@@ -9,11 +9,12 @@ import pytest
 from predicting_models import TEXTS, write_models
 
 from electra.commands.predict import PredictConfig, run
-from electra.errors import DataError
+from electra.errors import ConfigError, DataError
 from electra.serving import prediction_files
 from electra.serving.prediction_files import format_line, write_table
 from electra.serving.predictor import Predictor
 from electra.tasks.classification import Classification
+from electra.tasks.conll import Columns
 
 PREDICTIONS: list[dict[str, Any]] = [
     {"label": "fair", "scores": {"bad": 0.1, "good": 0.2, "fair": 0.7}},
@@ -90,3 +91,14 @@ def test_a_line_that_is_too_long_is_an_error(tmp_path: Path, monkeypatch: pytest
     (path := tmp_path / "texts.txt").write_text("short\n" + "long " * 9 + "\n")
     with pytest.raises(DataError, match=r"texts\.txt:2: the line is longer than .* MiB; split it"):
         list(prediction_files._read_text_lines(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("output", "name"), [("o.conll.gz", "o.conll"), ("o.jsonl", "o.conll"), ("o.zst", "o.conll")]
+)
+def test_tagged_text_is_not_compressed(output: str, name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"without compression; name it {name}$"):
+        prediction_files.predict_tags(
+            None,  # type: ignore[arg-type]  # it is refused before the model is used
+            tmp_path / "in.conll.gz", Columns(), output=tmp_path / output, check_columns=False,
+        )  # fmt: skip

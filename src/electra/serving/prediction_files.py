@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.errors import ConfigError, DataError
-from electra.readers.base import TableReader, get_reader
+from electra.readers.base import COMPRESSIONS, TableReader, get_reader
 from electra.readers.lines import CONVERT_ENCODING, MAX_LINE, read_lines
 from electra.readers.read import read_records
 from electra.serving.text_files import (
@@ -244,7 +244,7 @@ def _cell(value: Any) -> Any:
 def is_tagged_text(name: str) -> bool:
     """Whether an input of this name is tagged text or a list of words, with one word per line."""
     path = Path(name)
-    file = path.with_suffix("") if path.suffix in (".gz", ".zst") else path
+    file = path.with_suffix("") if path.suffix in COMPRESSIONS else path
     return name != STANDARD_INPUT and file.suffix.lower() not in (".jsonl", ".csv", ".parquet")
 
 
@@ -262,9 +262,11 @@ def predict_tags(
         ConfigError: the output has another format than the input.
         DataError: the file cannot be read.
     """
-    if output is not None and not is_tagged_text(str(output)):
+    if output is not None and (output.suffix in COMPRESSIONS or not is_tagged_text(str(output))):
+        stem, plain = (one.with_suffix("") if one.suffix in COMPRESSIONS else one for one in (output, path))
         raise ConfigError(
-            f"--output: tagged text keeps the format of the input; name it {output.stem}{path.suffix}"
+            f"--output: tagged text keeps the format of the input, without compression; name it "
+            f"{stem.stem}{plain.suffix}"
         )
     try:
         if check_columns:
