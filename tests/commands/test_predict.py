@@ -371,7 +371,7 @@ def test_a_folder_of_several_models_is_refused_with_their_names(models: Models) 
         ("labels", "a.docx", "x", {}, "unknown file format"),
         ("tagging", "a.conll", "dog\n", {"text_column": "word"}, "--text-column: .*'word'.*number"),
         ("labels", "a.txt", "x\n", {"output": Path("out.xlsx")}, r"--output: out\.xlsx must end in"),
-        ("tagging", "a.conll", "dog\n", {"output": Path("o.jsonl")}, r"the format of the input.*; name it o\.conll"),
+        ("tagging", "a.conll", "dog\n", {"output": Path("o.jsonl")}, r"the format of the.*name it o\.conll"),
         ("answering", "a.json", "{}", {"output": Path("o.csv")}, r"SQuAD's predictions are a .*o\.json"),
         ("labels", "a.csv", "text,predicted\nx,1\n", {"output": Path("o.csv")}, "a column 'predicted', which"),
     ],
