@@ -203,7 +203,7 @@ def find_files(
 
 
 def _remedy_for_layout(folder: Path) -> str:
-    """Return what to do with a folder that has no training file, as a table."""
+    """Return what to do with a folder that has no table to train on."""
     remedy = (
         "name one train.csv, or choose the files with --data.train FILE, --data.dev FILE and --data.test FILE "
         f"({known_endings(tables=True)})"
